@@ -1,0 +1,29 @@
+# Each target makes what it needs: a virtual environment in .venv, installed once and then reused
+# until pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test lint bench clean
+
+demo: $(READY)  ## the main thing, in a few minutes
+	$(BIN)/maskless demo
+
+test: $(READY)  ## all tests
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/envs.py
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(READY)
+
+clean:  ## forget the virtual environment and all results that were not committed
+	rm -rf .venv runs

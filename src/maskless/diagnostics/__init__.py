@@ -1,0 +1,1 @@
+"""Measurements: are the masks right, and what do they do to the policy?"""

@@ -1,0 +1,104 @@
+"""Craftax and Craftax-Classic behind the contract. Upstream plays; we only add masks.
+
+`state` is upstream's `EnvState`, unchanged, and observation, reward and done are upstream's own.
+"""
+
+import enum
+import functools
+from types import ModuleType
+from typing import Any
+
+import jax
+from craftax.craftax.constants import Achievement as FullAchievement
+from craftax.craftax.constants import Action as FullAction
+from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoReset
+from craftax.craftax_classic.constants import Achievement as ClassicAchievement
+from craftax.craftax_classic.constants import Action as ClassicAction
+from craftax.craftax_classic.envs.craftax_symbolic_env import CraftaxClassicSymbolicEnvNoAutoReset
+from jaxtyping import Array, Bool
+
+from maskless.envs.base import Environment, Info, Observation, State
+from maskless.envs.craftax import classic, full
+from maskless.envs.craftax.perturb import edit_classic, edit_full, perturb
+
+
+def _by_number(members: type[enum.Enum]) -> tuple[str, ...]:
+    """The names of an upstream enumeration, ordered by value rather than by definition."""
+    return tuple(members(value).name.lower() for value in range(len(members)))
+
+
+class CraftaxEnvironment(Environment):
+    """What the two games have in common."""
+
+    rule_sets = ("paper", "exact")
+    noop_action = 0
+    _upstream: Any
+    _rules: ModuleType
+    _edit: Any
+
+    def __init__(self, rules: str = "paper"):
+        self.rules = self.with_rules(rules).rules
+        self.episode_limit = self.default_params.max_timesteps
+
+    @property
+    def default_params(self) -> Any:
+        return self._upstream.default_params
+
+    def reset(self, key: Any, params: Any = None) -> tuple[Observation, State]:
+        return self._upstream.reset(key, self._params(params))
+
+    def step(
+        self, key: Any, state: State, action: Any, params: Any = None
+    ) -> tuple[Observation, State, Any, Any, Info]:
+        self.check_action(action)
+        params = self._params(params)
+        obs, state, reward, done, info = self._upstream.step(key, state, action, params)
+        # Upstream's `done` mixes the time limit with death; without the limit it is death (or,
+        # in the full game, victory) alone.
+        ended = self._upstream.is_terminal(state, params.replace(max_timesteps=state.timestep + 1))
+        return obs, state, reward, done, info | {"truncated": done & ~ended}
+
+    def observe(self, state: State) -> Observation:
+        return self._upstream.get_obs(state)
+
+    def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
+        return _validity(self._rules, self.rules, state, self._params(params))
+
+    def achievements(self, state: State) -> Bool[Array, " achievements"]:
+        return state.achievements
+
+    def waivers(self, state: State) -> dict[str, Bool[Array, " actions"]]:
+        return self._rules.waivers(state) if self.rules == "exact" else {}
+
+    def perturb(self, key: Any, state: State) -> State:
+        return perturb(self._edit, key, state)
+
+    def _params(self, params: Any) -> Any:
+        return self.default_params if params is None else params
+
+
+class Craftax(CraftaxEnvironment):
+    """The full game: 43 actions, 9 floors, 8268 numbers per observation."""
+
+    id = "craftax"
+    action_names = _by_number(FullAction)
+    achievement_names = _by_number(FullAchievement)
+    _upstream = CraftaxSymbolicEnvNoAutoReset()
+    _rules = full
+    _edit = staticmethod(edit_full)
+
+
+class CraftaxClassic(CraftaxEnvironment):
+    """The small game: 17 actions, one floor, 1345 numbers per observation."""
+
+    id = "craftax-classic"
+    action_names = _by_number(ClassicAction)
+    achievement_names = _by_number(ClassicAchievement)
+    _upstream = CraftaxClassicSymbolicEnvNoAutoReset()
+    _rules = classic
+    _edit = staticmethod(edit_classic)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _validity(module: ModuleType, rules: str, state: State, params: Any) -> Bool[Array, " actions"]:
+    return {"paper": module.paper_rules, "exact": module.exact_rules}[rules](state, params)

@@ -1,0 +1,68 @@
+"""`make(id)`: every environment by name, your own included."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from maskless.envs.base import Environment
+from maskless.errors import MasklessError, UnknownNameError
+
+# "module:factory", imported on first use: Craftax loads textures when imported.
+_REGISTRY: dict[str, str | Callable[..., Environment]] = {
+    "craftax": "maskless.envs.craftax:Craftax",
+    "craftax-classic": "maskless.envs.craftax:CraftaxClassic",
+}
+
+
+def ids() -> list[str]:
+    """The names `make` knows, sorted."""
+    return sorted(_REGISTRY)
+
+
+def register(id: str, factory: str | Callable[..., Environment]) -> None:
+    """Adds an environment: a callable, or "module:name" to be imported when it is first made."""
+    _REGISTRY[id] = factory
+
+
+def make(id: str, **options: Any) -> Environment:
+    """The environment called `id`, e.g. `make("craftax-classic", rules="exact")`.
+
+    Your own needs no registration: `make("your_package.your_module:YourEnvironment")`.
+    """
+    if not isinstance(id, str):
+        raise MasklessError(f"An environment id is a string such as 'craftax', not {id!r}.")
+    if id not in _REGISTRY and ":" not in id:
+        raise UnknownNameError("environment", id, _REGISTRY)
+    factory = _REGISTRY.get(id, id)
+    if isinstance(factory, str):
+        factory = _import_factory(factory)
+    _check_options(id, factory, options)
+    env = factory(**options)
+    for name in ("reset", "step", "observe", "validity", "action_names"):
+        if not hasattr(env, name):
+            raise MasklessError(
+                f"{id} does not follow the environment contract: it has no {name!r}"
+                " (see maskless.envs.base.Environment)."
+            )
+    return env
+
+
+def _import_factory(path: str) -> Callable[..., Environment]:
+    module_name, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MasklessError(
+            f"Cannot load {path!r} as an environment ({error}): write it as"
+            " 'importable.module:ClassOrFunction'."
+        ) from error
+
+
+def _check_options(id: str, factory: Callable[..., Environment], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(factory).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in options:
+        if name not in parameters:
+            raise UnknownNameError(f"option of {id}", name, parameters or ["(it takes none)"])

@@ -1,0 +1,49 @@
+"""One look for all figures: colour-blind-safe, readable at column width and on a dark page."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no display is needed, here or on a server
+import matplotlib.pyplot as plt
+
+# Okabe and Ito's palette.
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#7F7F7F",
+)
+
+_STYLE: Any = {
+    "figure.facecolor": "white",  # opaque, so that a dark page does not swallow black text
+    "savefig.dpi": 160,
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "maskless",  # the same figure gives the same file
+}
+
+
+@contextmanager
+def figure(path: Path, **subplots: Any) -> Iterator[tuple[Any, Any]]:
+    """Draw into the yielded (figure, axes); saved as `path`.png and `path`.svg on leaving."""
+    with plt.rc_context(_STYLE):
+        fig, axes = plt.subplots(layout="constrained", **subplots)
+        try:
+            yield fig, axes
+            for suffix in (".png", ".svg"):
+                metadata = {"Date": None} if suffix == ".svg" else None
+                fig.savefig(path.with_suffix(suffix), metadata=metadata)
+        finally:
+            plt.close(fig)
