@@ -58,10 +58,11 @@ class Validity:
 
     def run(self) -> None:
         import maskless
-        from maskless.diagnostics.validity import audit
+        from maskless.diagnostics.validity import audit, check_size
         from maskless.report.files import output_folder, provenance
         from maskless.report.validity import print_audit, save_audit
 
+        check_size(self.states, self.draws)
         env = maskless.make(self.env)
         folder = output_folder(self.out or Path("runs/validity") / self.env.replace(":", "-"))
         started = time.monotonic()

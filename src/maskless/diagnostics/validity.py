@@ -89,10 +89,7 @@ def audit(
     valid that did nothing, since one outcome cannot prove that it never does.
     `progress` is called with the number of states done and the source at work.
     """
-    if states < 1 or draws < 1:
-        raise MasklessError(
-            f"An audit needs at least one state and one draw, not {states}, {draws}."
-        )
+    check_size(states, draws)
     measure = jax.jit(functools.partial(_measure, env, draws))
     result: Audit | None = None
     play_key, draw_key = jax.random.split(jax.random.key(seed))
@@ -105,6 +102,14 @@ def audit(
         progress(result.states, source)
     assert result is not None  # states >= 1
     return result
+
+
+def check_size(states: int, draws: int) -> None:
+    """Refuses an audit of nothing."""
+    if states < 1 or draws < 1:
+        raise MasklessError(
+            f"An audit needs at least one state and one draw, not {states} and {draws}."
+        )
 
 
 def effective_actions(env: Environment, key: PRNGKeyArray, state: State) -> Bool[Array, " actions"]:

@@ -81,7 +81,7 @@ def draw_audit(audit: Audit, path: Path) -> None:
 
 
 def save_audit(audit: Audit, folder: Path, provenance: dict[str, object]) -> list[Path]:
-    """Writes validity.json, validity.png and validity.svg; returns what was written."""
+    """Writes validity.json and the figure validity.png/.svg; returns what was written."""
     write_json(folder / "validity.json", {**audit.to_json(), "provenance": provenance})
     draw_audit(audit, folder / "validity")
     return [folder / f"validity.{suffix}" for suffix in ("json", "png", "svg")]

@@ -1,0 +1,73 @@
+"""Both games, every action stepped: `exact` masks are what the game does, `paper` masks err where
+the fact sheet says. (`maskless validity ENV` is the same at full size; results/validity has it.)"""
+
+import numpy as np
+import pytest
+
+import maskless
+from maskless.diagnostics.validity import audit
+
+STATES = 1536
+MOVES = {"left", "right", "up", "down"}
+PLACES = {"place_stone", "place_table", "place_furnace", "place_plant"}
+CRAFTS = {
+    f"make_{metal}_{tool}" for metal in ("wood", "stone", "iron") for tool in ("pickaxe", "sword")
+}
+PAPER_MASKS_WHAT_WORKS = {
+    "craftax": MOVES | {"sleep", "place_torch"},
+    "craftax-classic": MOVES | {"do"} | CRAFTS,
+}
+PAPER_ALLOWS_WHAT_DOES_NOTHING = {
+    "craftax": MOVES
+    | PLACES
+    | {"do", "rest", "place_torch", "shoot_arrow", "cast_fireball", "cast_iceball"}
+    | {"enchant_sword", "enchant_armour", "enchant_bow"},
+    "craftax-classic": MOVES | PLACES | {"do", "sleep"},
+}
+
+
+@pytest.fixture(scope="module", params=["craftax-classic", "craftax"])
+def result(request):
+    return audit(maskless.make(request.param), states=STATES)
+
+
+def names_where(result, condition):
+    return {
+        name for name, holds in zip(result.action_names, condition.tolist(), strict=True) if holds
+    }
+
+
+def test_exact_rules_are_what_the_game_does(result):
+    exact = result.rules["exact"]
+    assert names_where(result, exact.effective_but_masked > 0) == set()
+    assert names_where(result, exact.dead_but_valid > 0) == set()
+
+
+def test_every_action_was_seen_both_valid_and_invalid(result):
+    """Otherwise the test above would prove little."""
+    valid = result.rules["exact"].valid
+    assert names_where(result, valid == 0) == set()
+    assert names_where(result, valid == result.states) == {"noop"}
+
+
+def test_decided_differences_are_the_declared_ones_and_occur(result):
+    waived = {why: int(counts.sum()) for why, counts in result.rules["exact"].waived.items()}
+    expected = {
+        "craftax": {"grass", "REST"},
+        "craftax-classic": {"grass", "revives", "lava"},
+    }[result.env]
+    assert len(waived) == len(expected)
+    for word in expected:
+        (count,) = [count for why, count in waived.items() if word in why]
+        assert count > 0
+    # All of them together concern DO, REST and (in Classic) the moves, nothing else.
+    touched = sum(np.asarray(counts) for counts in result.rules["exact"].waived.values()) > 0
+    assert names_where(result, touched) <= {"do", "rest"} | MOVES
+
+
+def test_paper_rules_err_where_the_fact_sheet_says_and_nowhere_else(result):
+    paper = result.rules["paper"]
+    masked = names_where(result, paper.effective_but_masked > 0)
+    dead = names_where(result, paper.dead_but_valid > 0)
+    assert masked == PAPER_MASKS_WHAT_WORKS[result.env]
+    assert dead == PAPER_ALLOWS_WHAT_DOES_NOTHING[result.env]

@@ -1,0 +1,108 @@
+"""Upstream plays: observation, reward and end of episode are its own, bit for bit."""
+
+import jax
+import numpy as np
+import pytest
+from craftax.craftax_env import make_craftax_env_from_name
+
+import maskless
+from maskless import VectorEnv
+
+GAMES = {
+    "craftax": ("Craftax-Symbolic-v1", 8268, 43, 67),
+    "craftax-classic": ("Craftax-Classic-Symbolic-v1", 1345, 17, 22),
+}
+ENVS, STEPS, POOL = 8, 500, 64
+
+
+@pytest.mark.parametrize("id", GAMES)
+def test_500_steps_of_8_environments_equal_upstream(id):
+    """Upstream's own compiled step, driven by a plain loop, against VectorEnv under scan."""
+    venv = VectorEnv(maskless.make(id, rules="exact"), ENVS, pool_size=POOL)
+    start, first = jax.jit(venv.reset)(jax.random.key(5))
+
+    def step(state, inputs):
+        key, actions = inputs
+        state, out = venv.step(key, state, actions)
+        return state, (out.observation, out.reward, out.done, out.truncated)
+
+    keys = jax.random.split(jax.random.key(6), STEPS)
+    actions = jax.random.randint(jax.random.key(7), (STEPS, ENVS), 0, venv.env.num_actions)
+    end, played = jax.jit(lambda s: jax.lax.scan(step, s, (keys, actions)))(start)
+
+    upstream = make_craftax_env_from_name(GAMES[id][0], auto_reset=False)
+    params = upstream.default_params
+    upstream_step = jax.jit(jax.vmap(upstream.step_env, in_axes=(0, 0, 0, None)))
+    observe = jax.jit(upstream.get_obs)
+    states, taken = start.states, 0
+    np.testing.assert_array_equal(jax.vmap(observe)(states), first.observation)
+    for t in range(STEPS):
+        observation, states, reward, done, _ = upstream_step(
+            jax.random.split(keys[t], ENVS), states, actions[t], params
+        )
+        observation = np.array(observation)
+        for i in np.flatnonzero(done):
+            level = jax.tree.map(lambda x, slot=taken: x[slot], start.pool.levels)
+            states = jax.tree.map(lambda x, y, i=i: x.at[i].set(y), states, level)
+            observation[i] = observe(level)
+            taken += 1
+        np.testing.assert_array_equal(observation, played[0][t])
+        np.testing.assert_array_equal(reward, played[1][t])
+        np.testing.assert_array_equal(done, played[2][t])
+    assert 0 < taken < POOL
+    assert not played[3].any()  # nobody lives to the time limit
+    without_keys = [s.replace(state_rng=None) for s in (end.states, states)]
+    jax.tree.map(np.testing.assert_array_equal, *without_keys)
+
+
+@pytest.mark.parametrize("id", GAMES)
+def test_shapes_and_names(id):
+    _, size, actions, achievements = GAMES[id]
+    env = maskless.make(id)
+    observation, state = jax.eval_shape(env.reset, jax.random.key(0))
+    assert (observation.shape, observation.dtype) == ((size,), np.float32)
+    assert jax.eval_shape(env.validity, state).shape == (actions,) == (env.num_actions,)
+    assert state.achievements.shape == (achievements,) == (len(env.achievement_names),)
+    assert env.action_names[:7] == ("noop", "left", "right", "up", "down", "do", "sleep")
+
+
+def test_levels_from_the_pool_are_as_varied_as_fresh_ones():
+    """The first observations of many episodes, across refreshes, are all different."""
+    venv = VectorEnv(maskless.make("craftax-classic"), 16, pool_size=8)
+    state, first = jax.jit(venv.reset)(jax.random.key(0))
+
+    @jax.jit
+    def take_levels(key, state):
+        # Hunger and health at zero end every episode at once, so that each step takes levels.
+        dying = state.states.replace(player_health=state.states.player_health * 0 - 1)
+        half = jax.numpy.arange(16) < 8
+        states = jax.tree.map(
+            lambda a, b: jax.vmap(lambda h, x, y: jax.numpy.where(h, x, y))(half, a, b),
+            dying,
+            state.states,
+        )
+        actions = jax.numpy.zeros(16, jax.numpy.int32)
+        state, out = venv.step(key, state.replace(states=states), actions)
+        return venv.refresh(key, state), out
+
+    seen = [np.asarray(first.observation)]
+    for turn in range(20):
+        state, out = take_levels(jax.random.fold_in(jax.random.key(1), turn), state)
+        assert out.done[:8].all()
+        seen.append(np.asarray(out.observation)[:8])
+        assert int(state.levels_repeated) == 0
+    seen = np.concatenate(seen)
+    assert len(np.unique(seen, axis=0)) == len(seen) == 16 + 8 * 20
+
+
+def test_the_time_limit_truncates_and_death_terminates():
+    env = maskless.make("craftax-classic")
+    params = env.default_params.replace(max_timesteps=3)
+    _, state = env.reset(jax.random.key(0), params)
+    for expected in (False, False, True):
+        _, state, _, done, info = env.step(jax.random.key(1), state, 0, params)
+        assert (done, info["truncated"]) == (expected, expected)
+    dying = state.replace(player_health=state.player_health * 0, timestep=state.timestep * 0)
+    _, _, _, done, info = env.step(jax.random.key(1), dying, 0, params)
+    assert done
+    assert not info["truncated"]

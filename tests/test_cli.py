@@ -1,0 +1,87 @@
+"""The command line as a user types it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+def maskless(*arguments, cwd=TESTS):
+    """Runs `maskless ...` from the folder of the toys, which are a user's own environments."""
+    return subprocess.run(
+        [sys.executable, "-m", "maskless", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "160"},
+    )
+
+
+def test_envs_lists_what_there_is():
+    run = maskless("envs")
+    assert run.returncode == 0, run.stderr
+    rows = {cells[0]: cells[1:] for cells in map(split_row, run.stdout.splitlines()) if cells}
+    assert rows["craftax"][:3] == ["43", "float32[8268]", "100,000 steps"]
+    assert rows["craftax-classic"][:3] == ["17", "float32[1345]", "10,000 steps"]
+    assert "paper (default), exact" in rows["craftax"]
+
+
+def split_row(line):
+    cells = [cell.strip() for cell in line.split("│")]
+    return cells[1:-1] if len(cells) > 2 else []
+
+
+def test_validity_prints_a_table_and_writes_json_and_figures(tmp_path):
+    out = tmp_path / "deep" / "er"
+    run = maskless("validity", "toys:Tower", "--states", 300, "--out", out)
+    assert run.returncode == 0, run.stderr
+    assert "rules exact: 0 of" in run.stdout
+    written = json.loads((out / "validity.json").read_text())
+    assert written["rules"]["exact"]["errors"] == 0
+    assert written["rules"]["wrong"]["errors"] > 0
+    assert written["provenance"]["versions"]["jax"]
+    assert written["states"] >= 300
+    assert sorted(path.name for path in out.iterdir()) == [
+        "validity.json",
+        "validity.png",
+        "validity.svg",
+    ]
+    assert (out / "validity.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["validity", "craftx"], "did you mean 'craftax'?"),
+        (["validity", "toys:Lame"], "has no 'reset'"),
+        (["validity", "nowhere:Env"], "importable.module:ClassOrFunction"),
+        (["validity", "toys:Tower", "--states", "0"], "at least one state"),
+        (["validity", "toys:Tower", "--out", "/proc/no"], "choose another folder with --out"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, says):
+    run = maskless(*arguments)
+    assert run.returncode == 2
+    assert says in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stderr.strip().count("\n") == 0
+    assert run.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["demo", "envs", "validity"])
+def test_help_of_every_command_shows_an_example_and_explains_each_flag(command):
+    run = maskless(command, "--help")
+    assert run.returncode == 0
+    assert f"Example: maskless {command}" in run.stdout
+    flags = [line for line in run.stdout.splitlines() if line.startswith("│ --")]
+    assert all(len(line.strip("│ ").split("  ", 1)) == 2 for line in flags), run.stdout
+
+
+def test_unknown_commands_and_flags_are_refused():
+    assert maskless("valdity").returncode == 2
+    assert maskless("envs", "--colour").returncode == 2
