@@ -199,7 +199,8 @@ def _dead(env: Environment, valid: Array, effective: Array) -> Bool[Array, "batc
 
 def _add(env: Environment, result: Audit | None, source: str, counts: dict[str, Any]) -> Audit:
     size = int(counts["states"])
-    rules = {name: RuleTally(**tally) for name, tally in counts["rules"].items()}
+    # In the environment's order: a compiled function returns dictionaries sorted by key.
+    rules = {name: RuleTally(**counts["rules"][name]) for name in env.rule_sets}
     if result is None:
         return Audit(env.id, env.action_names, size, {source: size}, counts["effective"], rules)
     result.states += size

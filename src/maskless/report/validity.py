@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -21,18 +22,21 @@ def percent(count: float, total: int) -> str:
 
 def print_audit(audit: Audit, console: Console) -> None:
     sources = ", ".join(f"{count:,} {name}" for name, count in audit.sources.items())
+    # Narrow enough for 80 columns.
     table = Table(
         title=f"{audit.env}: {audit.states:,} states ({sources})",
-        caption="in % of states, · = never",
+        caption="% of states, · = never. works = effective: changes the world; dead = it does not",
         title_justify="left",
         caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("action", no_wrap=True)
-    table.add_column("effective", justify="right")
+    table.add_column("works", justify="right")
     for name in audit.rules:
-        table.add_column(f"{name}:\nvalid", justify="right")
-        table.add_column("effective\nbut masked", justify="right")
-        table.add_column("dead but\nvalid", justify="right")
+        table.add_column(f"[bold]{name}[/]\n\nvalid", justify="right")
+        table.add_column("works\nbut\nmasked", justify="right")
+        table.add_column("dead\nbut\nvalid", justify="right")
     for number, action in enumerate(audit.action_names):
         row = [action, percent(audit.effective[number], audit.states)]
         for tally in audit.rules.values():
@@ -50,7 +54,7 @@ def print_audit(audit: Audit, console: Console) -> None:
             f" disagree with the game ({100 * wrong / checked:.2f} %)"
         )
         for why, counts in tally.waived.items():
-            console.print(f"    {int(counts.sum()):,} more by decision: {why}")
+            console.print(f"    {int(counts.sum()):,} more by decision: {why}", soft_wrap=True)
 
 
 def draw_audit(audit: Audit, path: Path) -> None:

@@ -15,6 +15,16 @@ GAMES = {
 ENVS, STEPS, POOL = 8, 500, 64
 
 
+def assert_same(actual, expected):
+    """Bit-equal on the CPU. A GPU's compiler rounds the light level (a cosine) differently from
+    one program to the next, upstream's own included, so there one unit in the last place is let
+    pass."""
+    if jax.default_backend() == "cpu":
+        np.testing.assert_array_equal(actual, expected)
+    else:
+        np.testing.assert_allclose(actual, expected, rtol=3e-7, atol=0)
+
+
 @pytest.mark.parametrize("id", GAMES)
 def test_500_steps_of_8_environments_equal_upstream(id):
     """Upstream's own compiled step, driven by a plain loop, against VectorEnv under scan."""
@@ -35,7 +45,7 @@ def test_500_steps_of_8_environments_equal_upstream(id):
     upstream_step = jax.jit(jax.vmap(upstream.step_env, in_axes=(0, 0, 0, None)))
     observe = jax.jit(upstream.get_obs)
     states, taken = start.states, 0
-    np.testing.assert_array_equal(jax.vmap(observe)(states), first.observation)
+    assert_same(jax.vmap(observe)(states), first.observation)
     for t in range(STEPS):
         observation, states, reward, done, _ = upstream_step(
             jax.random.split(keys[t], ENVS), states, actions[t], params
@@ -46,13 +56,13 @@ def test_500_steps_of_8_environments_equal_upstream(id):
             states = jax.tree.map(lambda x, y, i=i: x.at[i].set(y), states, level)
             observation[i] = observe(level)
             taken += 1
-        np.testing.assert_array_equal(observation, played[0][t])
-        np.testing.assert_array_equal(reward, played[1][t])
+        assert_same(observation, played[0][t])
+        assert_same(reward, played[1][t])
         np.testing.assert_array_equal(done, played[2][t])
     assert 0 < taken < POOL
     assert not played[3].any()  # nobody lives to the time limit
     without_keys = [s.replace(state_rng=None) for s in (end.states, states)]
-    jax.tree.map(np.testing.assert_array_equal, *without_keys)
+    jax.tree.map(assert_same, *without_keys)
 
 
 @pytest.mark.parametrize("id", GAMES)
