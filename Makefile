@@ -10,7 +10,7 @@ demo: $(READY)  ## the main thing, in a few minutes
 	$(BIN)/maskless demo
 
 test: $(READY)  ## all tests
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
@@ -19,10 +19,11 @@ lint: $(READY)  ## style and types
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/envs.py
+	$(BIN)/python benchmarks/corridor.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,minihack]'
 	touch $(READY)
 
 clean:  ## forget the virtual environment and all results that were not committed

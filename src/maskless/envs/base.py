@@ -39,6 +39,8 @@ class Environment(abc.ABC):
     """The rule set, if any, that promises: valid = can change the world."""
     rules: str = "exact"
     """The rules that `validity` follows."""
+    levels_at_a_time: ClassVar[int] = 64
+    """How many levels a CPU makes fastest side by side (large worlds fall out of its cache)."""
 
     @abc.abstractmethod
     def reset(self, key: PRNGKeyArray, params: Any = None) -> tuple[Observation, State]:
@@ -92,6 +94,11 @@ class Environment(abc.ABC):
         """An edit of `state` that meets preconditions which random play hardly reaches, for the
         audit. None: this environment has no such edits."""
         return None
+
+    def render(self, state: State) -> dict[str, Any]:
+        """Pictures of one state for the terminal, by title (anything `rich` prints); empty: the
+        environment has no such view."""
+        return {}
 
     def with_rules(self, rules: str) -> "Environment":
         """The same environment under other mask rules."""

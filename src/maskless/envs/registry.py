@@ -2,16 +2,22 @@
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maskless.envs.base import Environment
 from maskless.errors import MasklessError, UnknownNameError
 
-# "module:factory", imported on first use: Craftax loads textures when imported.
+_CORRIDOR = "maskless.envs.corridor.env:make_corridor"
+# "module:factory", imported on first use: Craftax loads textures when imported. A factory that
+# makes several environments takes the id as an argument of that name.
 _REGISTRY: dict[str, str | Callable[..., Environment]] = {
     "craftax": "maskless.envs.craftax:Craftax",
     "craftax-classic": "maskless.envs.craftax:CraftaxClassic",
+    **{f"corridor-r{rooms}": _CORRIDOR for rooms in (2, 3, 5)},
+    **{f"minihack-corridor-r{rooms}": _CORRIDOR for rooms in (2, 3, 5)},
+    **{f"mazewalk-{size}": _CORRIDOR for size in ("9x9", "15x15", "45x19")},
+    **{f"mazewalk-{size}-mapped": _CORRIDOR for size in ("9x9", "15x15", "45x19")},
 }
 
 
@@ -37,8 +43,10 @@ def make(id: str, **options: Any) -> Environment:
     factory = _REGISTRY.get(id, id)
     if isinstance(factory, str):
         factory = _import_factory(factory)
-    _check_options(id, factory, options)
-    env = factory(**options)
+    parameters = inspect.signature(factory).parameters
+    _check_options(id, parameters, options)
+    named = {"id": id} if "id" in parameters else {}
+    env = factory(**named, **options)
     for name in ("reset", "step", "observe", "validity", "action_names"):
         if not hasattr(env, name):
             raise MasklessError(
@@ -59,10 +67,12 @@ def _import_factory(path: str) -> Callable[..., Environment]:
         ) from error
 
 
-def _check_options(id: str, factory: Callable[..., Environment], options: dict[str, Any]) -> None:
-    parameters = inspect.signature(factory).parameters
+def _check_options(
+    id: str, parameters: Mapping[str, inspect.Parameter], options: dict[str, Any]
+) -> None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
+    known = [name for name in parameters if name != "id"]
     for name in options:
-        if name not in parameters:
-            raise UnknownNameError(f"option of {id}", name, parameters or ["(it takes none)"])
+        if name not in known:
+            raise UnknownNameError(f"option of {id}", name, known or ["(it takes none)"])

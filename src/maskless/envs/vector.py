@@ -21,11 +21,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from maskless.envs.base import Environment, Observation, State
 from maskless.errors import MasklessError
 
-# How many finished environments are moved to their new level at a time, and how many levels are
-# made at a time. Both loops run only as long as there is work, so that a step in which few
-# episodes end copies few levels; see `make bench`.
+# How many finished environments are moved to their new level at a time. The loop runs only as
+# long as there is work, so that a step in which few episodes end copies few levels.
 MOVED_AT_A_TIME = 8
-MADE_AT_A_TIME = 32
 
 
 @struct.dataclass
@@ -163,7 +161,7 @@ class VectorEnv:
     def refresh(self, key: PRNGKeyArray, state: VectorState, params: Any = None) -> VectorState:
         """Replaces the levels that were taken. The others wait on, so each is played once."""
         pool = state.pool
-        batch = min(MADE_AT_A_TIME, self.pool_size)
+        batch = min(self._levels_at_a_time(), self.pool_size)
         used = jnp.minimum(pool.taken, self.pool_size)
 
         def make_some(carry: tuple[Array, State]) -> tuple[Array, State]:
@@ -202,10 +200,16 @@ class VectorEnv:
         mask = jax.vmap(self.env.validity, in_axes=(0, None))(states, params)
         return jax.vmap(self.env.observe)(states), mask
 
+    def _levels_at_a_time(self) -> int:
+        at_a_time = self.env.levels_at_a_time
+        return at_a_time if jax.default_backend() == "cpu" else max(at_a_time, 64)
+
     def _make_levels(self, key: PRNGKeyArray, count: int, params: Any) -> State:
-        _, levels = jax.vmap(self.env.reset, in_axes=(0, None))(
-            jax.random.split(key, count), params
-        )
+        batch = min(self._levels_at_a_time(), count)
+        batches = -(-count // batch)  # rounded up; what is made too much is dropped
+        keys = jax.random.split(key, (batches, batch))
+        _, levels = jax.lax.map(jax.vmap(lambda key: self.env.reset(key, params)), keys)
+        levels = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], levels)
         # Upstream marks some fields as weakly typed after a reset but not after a step; a carry
         # through `scan` must not change its type.
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), levels)

@@ -32,6 +32,7 @@ class CraftaxEnvironment(Environment):
 
     rule_sets = ("paper", "exact")
     noop_action = 0
+    levels_at_a_time = 16
     _upstream: Any
     _rules: ModuleType
     _edit: Any
