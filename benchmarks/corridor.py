@@ -10,7 +10,6 @@ The real game steps with uniformly random actions as well, resets included.
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 from maskless.envs.corridor import game
 from maskless.envs.corridor.env import Corridor, make_corridor
 from maskless.envs.vector import VectorEnv
+from maskless.report.files import provenance, write_json
 
 GAMES = (
     "minihack-corridor-r2",
@@ -45,16 +45,10 @@ def main() -> None:
         row["ratio"] = row["play"] / row["real"] if row["real"] else None
         rows.append(row)
         print_row(row, header=len(rows) == 1)
-    report = {
-        "jax": jax.__version__,
-        "device": str(jax.devices()[0].device_kind),
-        "machine": platform.processor() or platform.machine(),
-        "rollout": options.rollout,
-        "steps_per_second": rows,
-    }
+    report = {"rollout": options.rollout, "steps_per_second": rows, "provenance": provenance()}
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=2) + "\n")
+        write_json(options.out, report)
     else:
         print(json.dumps(report))
 

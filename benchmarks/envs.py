@@ -157,8 +157,9 @@ def main() -> None:
     table = Table(
         title=f"one step of {arguments.envs} environments on {jax.devices()[0].device_kind}"
     )
-    for column in ("game", "program", "ms", "steps/s", "against step", "against pool"):
-        table.add_column(column, justify="left" if column in ("game", "program") else "right")
+    for column in ("game", "program", "ms", "steps/s", "/ step", "/ pool"):
+        text = column in ("game", "program")
+        table.add_column(column, justify="left" if text else "right", no_wrap=True)
     for game in arguments.games:
         results[game] = measure(game, arguments.envs)
         times = results[game]["ms_per_step"]
