@@ -9,6 +9,7 @@ The real game steps with uniformly random actions as well, resets included.
 """
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -64,14 +65,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def best_time(run: Callable[[Any], Any], repeats: int) -> float:
-    """Seconds of the fastest run, after one that compiles."""
-    jax.block_until_ready(run(jax.random.key(0)))
+def best_time(run: Callable[..., Any], repeats: int, *arguments: Any) -> float:
+    """Seconds of the fastest call of `run(key, *arguments)`, after one that compiles. (Arguments,
+    not captured values: the compiler would take those for constants and study them at length.)"""
+    jax.block_until_ready(run(jax.random.key(0), *arguments))
     times = []
     for number in range(repeats):
         key = jax.block_until_ready(jax.random.key(number + 1))
         start = time.perf_counter()
-        jax.block_until_ready(run(key))
+        jax.block_until_ready(run(key, *arguments))
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -91,7 +93,7 @@ def measure_play(env: Corridor, envs: int, rollout: int, repeats: int) -> dict[s
         total += outcome.reward.sum() + sum(x.sum(dtype=jnp.float32) for x in used)
         return (state, total), None
 
-    def play(key: Any, refreshed: bool) -> Any:
+    def play(key: Any, state: Any, refreshed: bool) -> Any:
         play_key, fresh_key = jax.random.split(key)
         (after, total), _ = jax.lax.scan(
             step, (state, jnp.float32(0)), jax.random.split(play_key, rollout)
@@ -99,8 +101,8 @@ def measure_play(env: Corridor, envs: int, rollout: int, repeats: int) -> dict[s
         return (venv.refresh(fresh_key, after) if refreshed else after), total
 
     steps = envs * rollout
-    whole = best_time(jax.jit(lambda key: play(key, True)), repeats)
-    bare = best_time(jax.jit(lambda key: play(key, False)), repeats)
+    whole = best_time(jax.jit(functools.partial(play, refreshed=True)), repeats, state)
+    bare = best_time(jax.jit(functools.partial(play, refreshed=False)), repeats, state)
     return {"play": steps / whole, "play_without_refresh": steps / bare}
 
 
@@ -116,8 +118,11 @@ def measure_engine(env: Corridor, envs: int, rollout: int, repeats: int) -> floa
         one = lambda key, state, action: game.step(rules, key, state, action)[0]  # noqa: E731
         return jax.vmap(one)(keys, states, actions), None
 
-    run = jax.jit(lambda key: jax.lax.scan(step, states, jax.random.split(key, rollout))[0])
-    return envs * rollout / best_time(run, repeats)
+    @jax.jit
+    def run(key: Any, states: game.State) -> game.State:
+        return jax.lax.scan(step, states, jax.random.split(key, rollout))[0]
+
+    return envs * rollout / best_time(run, repeats, states)
 
 
 def measure_levels(env: Corridor, envs: int, repeats: int) -> float:
