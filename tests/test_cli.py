@@ -26,9 +26,8 @@ def maskless(*arguments, cwd=TESTS):
 def test_envs_lists_what_there_is():
     run = maskless("envs")
     assert run.returncode == 0, run.stderr
-    rows = {
-        line.split()[0]: re.split(r"  +", line.strip()) for line in run.stdout.splitlines()[2:-1]
-    }
+    lines = [line for line in run.stdout.splitlines() if line.strip()]
+    rows = {line.split()[0]: re.split(r"  +", line.strip()) for line in lines}
     assert rows["craftax"][1:] == ["43", "float32[8268]", "100,000 steps", "paper*, exact"]
     assert rows["craftax-classic"][1:4] == ["17", "float32[1345]", "10,000 steps"]
     assert rows["mazewalk-9x9"][1] == "8"
@@ -53,9 +52,23 @@ def test_validity_prints_a_table_and_writes_json_and_figures(tmp_path):
     assert (out / "validity.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_envs_show_draws_the_level_and_plays_in_it():
+    run = maskless("envs", "show", "minihack-corridor-r2", "--steps", 3, "--seed", 4)
+    assert run.returncode == 0, run.stderr
+    assert "what the player sees" in run.stdout
+    assert "the whole level" in run.stdout
+    assert run.stdout.count("@") == 5  # twice at the start, then once per step
+    assert [f"step {n}:" in run.stdout for n in (1, 2, 3, 4)] == [True, True, True, False]
+    again = maskless("envs", "show", "minihack-corridor-r2", "--steps", 3, "--seed", 4)
+    assert again.stdout == run.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["envs", "show", "corridor-r4"], "did you mean 'corridor-r"),
+        (["envs", "show"], "choose one of"),
+        (["envs", "show", "craftax"], "has no view for the terminal"),
         (["validity", "craftx"], "did you mean 'craftax'?"),
         (["validity", "toys:Lame"], "has no 'reset'"),
         (["validity", "nowhere:Env"], "importable.module:ClassOrFunction"),
