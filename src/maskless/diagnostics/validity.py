@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from maskless.envs.base import Environment, State
+from maskless.envs.contract import check_contract
 from maskless.envs.vector import VectorEnv
 from maskless.errors import MasklessError
 
@@ -90,6 +91,7 @@ def audit(
     `progress` is called with the number of states done and the source at work.
     """
     check_size(states, draws)
+    check_contract(env)
     measure = jax.jit(functools.partial(_measure, env, draws))
     result: Audit | None = None
     play_key, draw_key = jax.random.split(jax.random.key(seed))
@@ -183,7 +185,12 @@ def _measure(env: Environment, draws: int, key: PRNGKeyArray, batch: State) -> d
             "dead_but_valid": (dead & unexplained).sum(0),
             "waived": waived,
         }
-    return {"states": jnp.int32(size), "effective": effective.sum(0), "rules": rules}
+    return {
+        "states": jnp.int32(size),
+        "effective": effective.sum(0),
+        "rules": rules,
+        "empty": {name: (~valid.any(-1)).sum() for name, (valid, _) in verdicts.items()},
+    }
 
 
 def _verdict(env: Environment, batch: State) -> tuple[Bool[Array, "batch actions"], dict[str, Any]]:
@@ -201,6 +208,12 @@ def _add(env: Environment, result: Audit | None, source: str, counts: dict[str, 
     size = int(counts["states"])
     # In the environment's order: a compiled function returns dictionaries sorted by key.
     rules = {name: RuleTally(**counts["rules"][name]) for name in env.rule_sets}
+    for name, empty in counts["empty"].items():
+        if empty:
+            raise MasklessError(
+                f"{env.id}: under the rules {name!r} {int(empty)} of {size} states ({source}) have"
+                " no valid action; at least one action must be valid in every state."
+            )
     if result is None:
         return Audit(env.id, env.action_names, size, {source: size}, counts["effective"], rules)
     result.states += size
