@@ -7,6 +7,8 @@ from typing import Any
 
 import matplotlib
 
+from maskless.errors import MasklessError
+
 matplotlib.use("Agg")  # no display is needed, here or on a server
 import matplotlib.pyplot as plt
 
@@ -45,5 +47,7 @@ def figure(path: Path, **subplots: Any) -> Iterator[tuple[Any, Any]]:
             for suffix in (".png", ".svg"):
                 metadata = {"Date": None} if suffix == ".svg" else None
                 fig.savefig(path.with_suffix(suffix), metadata=metadata)
+        except OSError as error:
+            raise MasklessError(f"Cannot write the figure {path} ({error.strerror}).") from error
         finally:
             plt.close(fig)
