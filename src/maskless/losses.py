@@ -1,0 +1,97 @@
+"""The losses of feasibility classification: each function is one equation of the paper.
+
+Arrays are [..., actions]; True = valid; each loss is the mean over all leading axes.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+LEAST_WEIGHT = 1e-6
+"""Below this sum the weights of a state say nothing: both masks lead to the same policy."""
+
+
+def focal_loss(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    *,
+    gamma: float | Float[Array, ""] = 2.0,
+) -> Float[Array, ""]:
+    """Eq. 10: - E_s [ 1/n sum_a (1 - p_a)^gamma log p_a ], p_a = probability of the true label.
+
+    `gamma` 0 is binary cross-entropy.
+    """
+    return jnp.mean(_focal_terms(validity_logits, valid, gamma))
+
+
+def kl_balanced_loss(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    policy_logits: Float[Array, "... actions"],
+    *,
+    gamma: float | Float[Array, ""] = 2.0,
+    threshold: float | Float[Array, ""] = 0.5,
+    soft_mask: float = -20.0,
+) -> Float[Array, ""]:
+    """Eq. 13: - E_s [ sum_a w_a (1 - p_a)^gamma log p_a ] with the weights of `kl_weights`."""
+    weights = kl_weights(
+        validity_logits, valid, policy_logits, threshold=threshold, soft_mask=soft_mask
+    )
+    return jnp.mean(jnp.sum(weights * _focal_terms(validity_logits, valid, gamma), axis=-1))
+
+
+def kl_weights(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    policy_logits: Float[Array, "... actions"],
+    *,
+    threshold: float | Float[Array, ""] = 0.5,
+    soft_mask: float = -20.0,
+) -> Float[Array, "... actions"]:
+    """Eq. 12, normalised per state: how much a mistake about each action would change the policy.
+
+    w_a = pi(a) |log pi_oracle(a) - log pi_predicted(a)| with the unmasked policy pi. (With
+    pi_oracle in its place, the literal KL, the loss collapses to "everything is valid".)
+    `soft_mask` is added to the logits of invalid actions in both policies, which keeps the
+    logarithms finite. Where the masks agree, so that the weights sum to less than `LEAST_WEIGHT`,
+    they are uniform, which makes this the focal loss of that state. No gradient flows through.
+    """
+    raw = raw_kl_weights(
+        validity_logits, valid, policy_logits, threshold=threshold, soft_mask=soft_mask
+    )
+    total = jnp.sum(raw, axis=-1, keepdims=True)
+    informative = total >= LEAST_WEIGHT
+    weights = jnp.where(informative, raw / jnp.where(informative, total, 1.0), 1.0 / raw.shape[-1])
+    return jax.lax.stop_gradient(weights)
+
+
+def raw_kl_weights(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    policy_logits: Float[Array, "... actions"],
+    *,
+    threshold: float | Float[Array, ""] = 0.5,
+    soft_mask: float = -20.0,
+) -> Float[Array, "... actions"]:
+    """Eq. 12 before normalising. Rows that sum to less than `LEAST_WEIGHT` get uniform weights;
+    their share is worth logging."""
+    predicted = jax.nn.sigmoid(validity_logits) > threshold
+    oracle = jax.nn.log_softmax(policy_logits + soft_mask * ~valid)
+    guess = jax.nn.log_softmax(policy_logits + soft_mask * ~predicted)
+    return jax.nn.softmax(policy_logits) * jnp.abs(oracle - guess)
+
+
+def _focal_terms(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    gamma: float | Float[Array, ""],
+) -> Float[Array, "... actions"]:
+    """- (1 - p)^gamma log p of each action.
+
+    optax.sigmoid_focal_loss computes the same, but with a power whose gradient is nan where
+    p = 1 and gamma = 0; (1 - p)^gamma = exp(gamma log(1 - p)) has no such place.
+    """
+    towards_label = jnp.where(valid, validity_logits, -validity_logits)
+    log_p = jax.nn.log_sigmoid(towards_label)
+    log_1_minus_p = jax.nn.log_sigmoid(-towards_label)
+    return -jnp.exp(gamma * log_1_minus_p) * log_p

@@ -1,0 +1,60 @@
+"""Policies under a hard mask: plain functions on arrays [..., actions], True = valid.
+
+An invalid action has the log-probability `INVALID` and its logit a gradient of exactly zero. A row
+without any valid action stands for no mask at all: the policy falls back to the unmasked one.
+That is meant for *predicted* masks, and to be counted (`falls_back`); in an oracle mask such a row
+is an error.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+INVALID = -1e9
+"""The log-probability of an invalid action: zero probability, and still a number."""
+
+
+def falls_back(valid: Bool[Array, "... actions"]) -> Bool[Array, "..."]:
+    """True where a mask has no valid action, so that the policy is the unmasked one."""
+    return ~jnp.any(valid, axis=-1)
+
+
+def masked_log_softmax(
+    logits: Float[Array, "... actions"], valid: Bool[Array, "... actions"]
+) -> Float[Array, "... actions"]:
+    """log pi(a | s) of the softmax policy over the valid actions; `INVALID` for the others."""
+    valid = valid | falls_back(valid)[..., None]
+    # Invalid logits are replaced before they enter any arithmetic: a huge one must reach neither
+    # the maximum nor, as inf or nan, the gradient.
+    largest = jnp.max(jnp.where(valid, logits, -jnp.inf), axis=-1, keepdims=True)
+    shifted = jnp.where(valid, logits - jax.lax.stop_gradient(largest), 0.0)
+    total = jnp.sum(jnp.where(valid, jnp.exp(shifted), 0.0), axis=-1, keepdims=True)
+    return jnp.where(valid, shifted - jnp.log(total), INVALID)
+
+
+def sample(key: PRNGKeyArray, log_probs: Float[Array, "... actions"]) -> Int[Array, "..."]:
+    """An action of the policy for each row; never an invalid one."""
+    return jax.random.categorical(key, log_probs)
+
+
+def entropy(log_probs: Float[Array, "... actions"]) -> Float[Array, "..."]:
+    """H = - sum_a pi(a) log pi(a). Invalid actions add nothing, not even to the gradient."""
+    possible = log_probs > INVALID
+    safe = jnp.where(possible, log_probs, 0.0)
+    return -jnp.sum(jnp.where(possible, jnp.exp(safe) * safe, 0.0), axis=-1)
+
+
+def kl_divergence(
+    log_p: Float[Array, "... actions"], log_q: Float[Array, "... actions"]
+) -> Float[Array, "..."]:
+    """KL(p || q). Where q forbids what p does, it is huge (about p * 1e9) instead of infinite."""
+    possible = log_p > INVALID
+    safe = jnp.where(possible, log_p, 0.0)
+    return jnp.sum(jnp.where(possible, jnp.exp(safe) * (safe - log_q), 0.0), axis=-1)
+
+
+def total_variation(
+    log_p: Float[Array, "... actions"], log_q: Float[Array, "... actions"]
+) -> Float[Array, "..."]:
+    """The largest difference that two policies give to any set of actions, in [0, 1]."""
+    return 0.5 * jnp.sum(jnp.abs(jnp.exp(log_p) - jnp.exp(log_q)), axis=-1)
