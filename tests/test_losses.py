@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import reference
 import scipy.stats
 
 from maskless import losses, masking
+
+import reference
 
 ACTIONS = 7
 
@@ -37,11 +38,12 @@ policy, validity = jnp.float32(POLICY), jnp.float32(VALIDITY)
 valid = jnp.array(VALID)
 # What float32 makes of the inputs is what the reference should see.
 POLICY, VALIDITY = np.asarray(policy, np.float64), np.asarray(validity, np.float64)
+EACH_ROW = list(zip(POLICY, VALID, strict=True))
 
 
 def test_masked_log_softmax_equals_the_reference():
     ours = masking.masked_log_softmax(policy, valid)
-    expected = np.stack([reference.masked_log_softmax(p, m) for p, m in zip(POLICY, VALID)])
+    expected = np.stack([reference.masked_log_softmax(p, m) for p, m in EACH_ROW])
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
     assert np.isfinite(ours).all()
     np.testing.assert_allclose(np.exp(ours).sum(-1), 1, rtol=1e-5)
@@ -50,7 +52,7 @@ def test_masked_log_softmax_equals_the_reference():
 
 def test_entropy_counts_valid_actions_only():
     ours = masking.entropy(masking.masked_log_softmax(policy, valid))
-    expected = [reference.entropy(p, m) for p, m in zip(POLICY, VALID)]
+    expected = [reference.entropy(p, m) for p, m in EACH_ROW]
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
     flat = masking.masked_log_softmax(jnp.zeros((3, ACTIONS)), jnp.arange(ACTIONS) < 4)
     np.testing.assert_allclose(masking.entropy(flat), np.log(4), rtol=1e-6)
@@ -176,16 +178,16 @@ def test_gradients_equal_finite_differences_of_the_reference(gamma):
     ours = jax.grad(lambda x: losses.kl_balanced_loss(x, valid[calm], policy[calm], gamma=gamma))(
         validity[calm]
     )
+    # The weights are constants: they are not nudged with the logits.
+    weights = np.stack([reference.kl_weights(*row) for row in zip(v, m, p, strict=True)])
+
+    def loss(x):
+        return (weights * reference.focal_terms(x, m, gamma)).sum(-1).mean()
+
     step = 1e-6
     for row, action in np.ndindex(v.shape):
         nudge = np.zeros_like(v)
         nudge[row, action] = step
-        # The weights are constants: they are taken from the middle.
-        weights = np.stack([reference.kl_weights(a, b, c) for a, b, c in zip(v, m, p)])
-
-        def loss(x, weights=weights):
-            return (weights * reference.focal_terms(x, m, gamma)).sum(-1).mean()
-
         slope = (loss(v + nudge) - loss(v - nudge)) / (2 * step)
         assert ours[row, action] == pytest.approx(slope, rel=1e-4, abs=1e-7)
 
