@@ -1,11 +1,13 @@
 """The audit itself, on a world whose answers are known."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.diagnostics.validity import audit, effective_actions
+from maskless.diagnostics.validity import Audit, audit, effective_actions
 
 from toys import Tower
 
@@ -63,6 +65,13 @@ def test_more_draws_find_effects_that_one_misses():
 def test_the_same_seed_gives_the_same_audit(result):
     again = audit(Tower(), states=2000, seed=1)
     assert again.to_json() == result.to_json()
+
+
+def test_an_audit_can_be_read_back(result):
+    content = json.loads(json.dumps(result.to_json()))
+    again = Audit.from_json(content)
+    assert again.to_json() == content
+    assert again.errors("wrong") == result.errors("wrong") > 0
 
 
 def test_without_a_no_op_the_state_before_is_the_reference():

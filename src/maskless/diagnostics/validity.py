@@ -53,7 +53,35 @@ class Audit:
         tally = self.rules[rules]
         return int(tally.effective_but_masked.sum() + tally.dead_but_valid.sum())
 
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Audit":
+        """The audit that `to_json` described, for redrawing it without measuring again."""
+        actions = tuple(content["effective"])
+
+        def counts(named: dict[str, int]) -> np.ndarray:
+            return np.array([named[action] for action in actions])
+
+        rules = {
+            name: RuleTally(
+                counts(tally["valid"]),
+                counts(tally["effective_but_masked"]),
+                counts(tally["dead_but_valid"]),
+                {why: counts(named) for why, named in tally["waived"].items()},
+            )
+            for name, tally in content["rules"].items()
+        }
+        return cls(
+            content["environment"],
+            actions,
+            content["states"],
+            content["sources"],
+            counts(content["effective"]),
+            rules,
+        )
+
     def to_json(self) -> dict[str, Any]:
+        """Counts by action name, as saved in validity.json."""
+
         def named(counts: np.ndarray) -> dict[str, int]:
             return dict(zip(self.action_names, counts.tolist(), strict=True))
 
