@@ -1,11 +1,17 @@
 """The real game, played now, replayed through the engine: no exceptions."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from maskless.envs.corridor.actions import DELTAS, KICK, OPEN, SEARCH, WALKABLE
+from maskless.envs.corridor.env import make_corridor
+from maskless.envs.corridor.glyphs import NLE_GLYPHS
+from maskless.envs.corridor.observation import from_nle
 from maskless.envs.corridor.rules import maze_rules
-from maskless.envs.corridor.terrain import Terrain
+from maskless.envs.corridor.sight import with_hero
+from maskless.envs.corridor.terrain import Level, Terrain
 
 from parity.replaying import differences, replay
 
@@ -113,6 +119,33 @@ def test_live_mazes(size):
             play_live(game, size, seed, Walker(seed)) for seed in range(EPISODES_PER_POLICY)
         ]
     check(trajectories, rules=maze_rules(limit))
+
+
+@pytest.mark.parametrize("kind", ["", "-mapped"])
+@pytest.mark.parametrize("size", ["9x9", "15x15", "45x19"])
+def test_live_maze_screens(size, kind):
+    """The whole screen of every state, and the agent's observation of it, on the real maze."""
+    env = make_corridor(f"mazewalk-{size}{kind}")
+    step = jax.jit(env.step)
+    nowhere = jnp.zeros((21, 80), bool)
+    with live_game(f"MiniHack-MazeWalk-{'Mapped-' * bool(kind)}{size}-v0") as game:
+        for seed in range(EPISODES_PER_POLICY):
+            real = game.reset(seed)
+            terrain, _ = game.true_map()
+            start = jnp.array([real["blstats"][1], real["blstats"][0] + 1], jnp.int32)
+            level = Level(jnp.asarray(terrain), ~nowhere, nowhere, nowhere, start)
+            state, previous = env.start(jax.random.key(0), level), None
+            walker = Walker(seed)
+            for _ in range(60):
+                screen = NLE_GLYPHS[np.asarray(with_hero(state.remembered, state.position))]
+                np.testing.assert_array_equal(screen[:, 1:], real["glyphs"])
+                seen = from_nle(real, previous, num_actions=env.num_actions)
+                np.testing.assert_array_equal(env.observe(state).glyphs, seen.glyphs)
+                previous = int(walker(terrain, None, np.asarray(state.position), False))
+                real, _, done, _, _ = game.step(previous)
+                _, state, _, _, _ = step(jax.random.key(0), state, previous)
+                if done:
+                    break
 
 
 @pytest.mark.parametrize("rooms", [2, 3, 5])

@@ -13,6 +13,7 @@ from maskless.envs.corridor.actions import KICK, OPEN, SEARCH
 from maskless.envs.corridor.env import IDS, make_corridor
 from maskless.envs.corridor.game import OPEN_PROMPT
 from maskless.envs.corridor.glyphs import NUM_GLYPHS, Glyph
+from maskless.envs.corridor.observation import crop
 from maskless.envs.corridor.terrain import Level, Terrain
 from maskless.envs.vector import VectorEnv
 from maskless.errors import MasklessError, UnknownNameError
@@ -93,7 +94,15 @@ def test_a_mapped_maze_shows_itself():
     ground = mapped.terrain >= Terrain.FLOOR
     assert ((mapped.remembered != Glyph.UNSEEN) == ground).all()
     assert (dark.remembered != Glyph.UNSEEN).sum() < ground.sum()
-    assert (mapped.remembered == Glyph.FLOOR_REMEMBERED).any()
+    assert (mapped.remembered == Glyph.FLOOR_MAPPED).any()
+    # The agent cannot tell it from floor in sight, as in the real game.
+    crops = [observe_glyphs(mapped), observe_glyphs(dark)]
+    assert Glyph.FLOOR_MAPPED not in crops[0]
+    assert (crops[0] == Glyph.FLOOR).sum() > (crops[1] == Glyph.FLOOR).sum()
+
+
+def observe_glyphs(state):
+    return np.asarray(crop(state.remembered, state.position))
 
 
 @functools.cache

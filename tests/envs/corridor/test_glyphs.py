@@ -42,15 +42,18 @@ def test_every_terrain_has_its_look():
         assert (boulders == Glyph.BOULDER).all()
 
 
-def test_ids_are_compact_and_nle_numbers_unique():
+def test_ids_are_compact_and_nle_numbers_unique_but_for_mapped_floor():
     assert list(Glyph) == list(range(NUM_GLYPHS))
     assert NUM_GLYPHS <= 50
     assert set(LOOKS) == set(Glyph)
-    assert len(set(NLE_GLYPHS.tolist())) == NUM_GLYPHS
+    assert len(set(NLE_GLYPHS.tolist())) == NUM_GLYPHS - 1
+    assert NLE_GLYPHS[Glyph.FLOOR_MAPPED] == NLE_GLYPHS[Glyph.FLOOR]
 
 
 def test_nle_glyphs_there_and_back():
-    np.testing.assert_array_equal(from_nle_glyphs(NLE_GLYPHS), np.arange(NUM_GLYPHS))
+    expected = np.arange(NUM_GLYPHS)
+    expected[Glyph.FLOOR_MAPPED] = Glyph.FLOOR
+    np.testing.assert_array_equal(from_nle_glyphs(NLE_GLYPHS), expected)
     # A kitten, a potion and a number beyond the table: nothing that occurs here.
     strange = from_nle_glyphs(np.array([[332, 2180], [2390, 9999]]))
     assert (strange == Glyph.UNSEEN).all()

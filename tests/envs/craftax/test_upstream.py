@@ -105,6 +105,15 @@ def test_levels_from_the_pool_are_as_varied_as_fresh_ones():
     assert len(np.unique(seen, axis=0)) == len(seen) == 16 + 8 * 20
 
 
+@pytest.mark.parametrize("action", [17, 99, -1, -12])
+def test_an_action_that_does_not_exist_does_nothing_inside_jit(action):
+    env = maskless.make("craftax-classic")
+    _, state = env.reset(jax.random.key(0))
+    step = jax.jit(env.step)
+    outcomes = [step(jax.random.key(1), state, jax.numpy.int32(a))[1] for a in (0, action)]
+    jax.tree.map(np.testing.assert_array_equal, *(s.replace(state_rng=None) for s in outcomes))
+
+
 def test_the_time_limit_truncates_and_death_terminates():
     env = maskless.make("craftax-classic")
     params = env.default_params.replace(max_timesteps=3)

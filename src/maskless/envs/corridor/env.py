@@ -149,9 +149,9 @@ def _look_around(state: State) -> State:
 
 
 def _map_of(level: Level) -> Array:
-    """The whole level as remembered, not seen: floor is dark."""
+    """The whole level, known but not seen: its floor looks lit until it has been seen and left."""
     drawn = appearance(level.terrain, level.horizontal, level.boulders)
-    return jnp.where(drawn == Glyph.FLOOR, jnp.int8(Glyph.FLOOR_REMEMBERED), drawn)
+    return jnp.where(drawn == Glyph.FLOOR, jnp.int8(Glyph.FLOOR_MAPPED), drawn)
 
 
 def blstats(rules: Rules, state: State) -> Int32[Array, "27"]:

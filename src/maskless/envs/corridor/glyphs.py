@@ -38,6 +38,7 @@ class Glyph(enum.IntEnum):
     BOULDER = 17
     HERO = 18
     OUTSIDE = 19  # crop squares beyond the edge of the map
+    FLOOR_MAPPED = 20  # known but never seen: looks like FLOOR, and the agent gets it as FLOOR
 
 
 NUM_GLYPHS = len(Glyph)
@@ -74,6 +75,7 @@ LOOKS: dict[Glyph, Look] = {
     Glyph.BOULDER: Look(2353, "`", 7),
     Glyph.HERO: Look(337, "@", 15),
     Glyph.OUTSIDE: Look(0, "\0", 0),  # what NLE's own crops hold there
+    Glyph.FLOOR_MAPPED: Look(2378, ".", 7),
 }
 
 NLE_GLYPHS = np.array([LOOKS[g].nle for g in Glyph], np.int16)
@@ -85,7 +87,8 @@ COLOURS = np.array([LOOKS[g].colour for g in Glyph], np.uint8)
 
 _NUM_NLE_GLYPHS = 5976
 _FROM_NLE = np.full(_NUM_NLE_GLYPHS, Glyph.UNSEEN, np.int8)
-_FROM_NLE[NLE_GLYPHS] = np.arange(NUM_GLYPHS)
+# Backwards, so that of two ids with the same look the first one counts.
+_FROM_NLE[NLE_GLYPHS[::-1]] = np.arange(NUM_GLYPHS)[::-1]
 
 
 def from_nle_glyphs(glyphs: Shaped[np.ndarray, "..."]) -> Int8[np.ndarray, "..."]:

@@ -64,6 +64,7 @@ def crop(remembered: Int8[Array, "21 80"], position: Int32[Array, "2"]) -> Int8[
     columns_inside = (columns >= _FIRST_COLUMN) & (columns < WIDTH)
     inside = rows_inside[:, None] & columns_inside
     part = remembered.at[rows[:, None], columns].get(mode="clip")
+    part = jnp.where(part == Glyph.FLOOR_MAPPED, jnp.int8(Glyph.FLOOR), part)
     part = jnp.where(inside, part, jnp.int8(Glyph.OUTSIDE))
     here = (around[:, None] == 0) & (around == 0)
     return jnp.where(here, jnp.int8(Glyph.HERO), part)

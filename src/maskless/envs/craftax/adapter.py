@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from craftax.craftax.constants import Achievement as FullAchievement
 from craftax.craftax.constants import Action as FullAction
 from craftax.craftax.envs.craftax_symbolic_env import CraftaxSymbolicEnvNoAutoReset
@@ -52,6 +53,9 @@ class CraftaxEnvironment(Environment):
         self, key: Any, state: State, action: Any, params: Any = None
     ) -> tuple[Observation, State, Any, Any, Info]:
         self.check_action(action)
+        # Inside jit a wrong number cannot be refused; upstream would wrap a negative one around
+        # and walk.
+        action = jnp.where((action >= 0) & (action < self.num_actions), action, self.noop_action)
         params = self._params(params)
         obs, state, reward, done, info = self._upstream.step(key, state, action, params)
         # Upstream's `done` mixes the time limit with death; without the limit it is death (or,
