@@ -72,6 +72,16 @@ def test_what_is_wrong_is_said():
         env.step(jax.random.key(0), state, 11)
 
 
+@pytest.mark.parametrize("id", GAMES)
+@pytest.mark.parametrize("action", [11, 99, -1])
+def test_an_action_that_does_not_exist_does_nothing_inside_jit(id, action):
+    env, _, state = started(id)
+    _, after, reward, done, _ = jax.jit(env.step)(jax.random.key(1), state, jnp.int32(action))
+    jax.tree.map(np.testing.assert_array_equal, env.effect_view(after), env.effect_view(state))
+    assert not done
+    assert reward == pytest.approx(-0.01)
+
+
 def test_levels_that_do_not_fit_are_refused():
     env, _, state = started("minihack-corridor-r2")
     level = Level(state.terrain, state.lit, state.horizontal, state.boulders, state.position)
