@@ -1,0 +1,1 @@
+"""The subcommands of `maskless`: each is a dataclass whose fields are its flags."""
