@@ -103,3 +103,70 @@ class Lame:
     """Not an environment: it lacks most of the contract."""
 
     action_names = ("go",)
+
+
+@struct.dataclass
+class BanditState:
+    context: jax.Array
+
+
+class MaskedBandit(Environment):
+    """Three contexts, four arms, one pull. In each context the best arm of all is invalid (and
+    pays nothing when pulled), so the optimum needs the mask: 0.5, 0.6 and 0.7 by context."""
+
+    id = "masked-bandit"
+    action_names = ("first", "second", "third", "fourth")
+    episode_limit = 1
+    payoffs = jnp.array([[0.9, 0.5, 0.1, 0.2], [0.1, 0.9, 0.6, 0.3], [0.7, 0.2, 0.9, 0.4]])
+    masks = jnp.array([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0]], bool)
+    optimum = (0.5 + 0.6 + 0.7) / 3
+
+    def reset(self, key, params=None):
+        state = BanditState(jax.random.randint(key, (), 0, 3))
+        return self.observe(state), state
+
+    def step(self, key, state, action, params=None):
+        reward = jnp.where(self.validity(state)[action], self.payoffs[state.context, action], 0.0)
+        return self.observe(state), state, reward, jnp.bool_(True), {}
+
+    def observe(self, state):
+        return jax.nn.one_hot(state.context, 3)
+
+    def validity(self, state, params=None):
+        return self.masks[state.context]
+
+
+@struct.dataclass
+class RecallState:
+    cue: jax.Array
+    time: jax.Array
+
+
+class Recall(Environment):
+    """A cue is shown once; after `delay` steps of nothing the right answer pays 1. Without a
+    memory no policy earns more than 1/2 on average."""
+
+    id = "recall"
+    action_names = ("left", "right", "wait")
+
+    def __init__(self, delay: int = 6):
+        self.delay = delay
+        self.episode_limit = delay + 1
+
+    def reset(self, key, params=None):
+        state = RecallState(jax.random.randint(key, (), 0, 2), jnp.int32(0))
+        return self.observe(state), state
+
+    def step(self, key, state, action, params=None):
+        asked = state.time == self.delay
+        reward = jnp.where(asked & (action == state.cue), 1.0, 0.0)
+        state = RecallState(state.cue, state.time + 1)
+        return self.observe(state), state, reward, asked, {}
+
+    def observe(self, state):
+        shown = jax.nn.one_hot(state.cue, 2) * (state.time == 0)
+        return jnp.append(shown, state.time == self.delay)
+
+    def validity(self, state, params=None):
+        asked = state.time == self.delay
+        return jnp.stack([asked, asked, ~asked])

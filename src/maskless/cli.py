@@ -10,20 +10,28 @@ from rich.markup import escape
 from maskless.commands.common import ERR
 from maskless.commands.demo import Demo
 from maskless.commands.envs import Envs
+from maskless.commands.theory import Theory
+from maskless.commands.train import Train, default_train
 from maskless.commands.validity import Validity
 from maskless.errors import MasklessError
 
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Envs, tyro.conf.subcommand("envs")]
-    | Annotated[Validity, tyro.conf.subcommand("validity")]
-)
+
+def _command(arguments: list[str] | None) -> Any:
+    """All subcommands; the defaults of `train` depend on what the command line asks for."""
+    train = tyro.conf.subcommand("train", default=default_train(arguments))
+    return (
+        Annotated[Demo, tyro.conf.subcommand("demo")]
+        | Annotated[Envs, tyro.conf.subcommand("envs")]
+        | Annotated[Validity, tyro.conf.subcommand("validity")]
+        | Annotated[Train, train]
+        | Annotated[Theory, tyro.conf.subcommand("theory")]
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A user's mistake is one sentence and exit code 2, never a traceback."""
     command: Any = tyro.cli(
-        Command,
+        _command(arguments),
         prog="maskless",
         description="Train with action masks, deploy without them.",
         args=arguments,

@@ -4,12 +4,14 @@ Everything in a condition is a number, so that seeds times conditions can be tra
 compiled program (stack the conditions with `stack` and vmap over them).
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
-from maskless.errors import UnknownNameError
+from maskless.errors import MasklessError, UnknownNameError
 from maskless.losses import focal_loss, kl_balanced_loss
 
 
@@ -45,10 +47,38 @@ CONDITIONS: dict[str, Condition] = {
 
 
 def condition(name: str) -> Condition:
-    """The condition of this name."""
-    if name not in CONDITIONS:
-        raise UnknownNameError("condition", name, CONDITIONS)
-    return CONDITIONS[name]
+    """The condition of this name; changes follow a colon: `masked-kl:strength=20,gamma=1`."""
+    base, _, changes = name.partition(":")
+    if base not in CONDITIONS:
+        raise UnknownNameError("condition", base, CONDITIONS)
+    found = CONDITIONS[base]
+    fields = [field.name for field in dataclasses.fields(Condition)]
+    for change in changes.split(",") if changes else []:
+        field, _, number = change.partition("=")
+        if field not in fields:
+            raise UnknownNameError(f"part of the condition {base}", field, fields)
+        try:
+            value = float(number)
+        except ValueError:
+            raise MasklessError(f"{change!r} in {name!r} needs a number: {field}=0.5.") from None
+        found = dataclasses.replace(found, **{field: value})
+    _check(name, found)
+    return found
+
+
+def _check(name: str, condition: Condition) -> None:
+    if condition.masked not in (0.0, 1.0):
+        raise MasklessError(f"masked in {name!r} must be 0 or 1.")
+    for share in ("threshold", "kl_share", "predicted_share"):
+        if not 0.0 <= getattr(condition, share) <= 1.0:
+            raise MasklessError(f"{share} in {name!r} must be between 0 and 1.")
+    for amount in ("strength", "gamma"):
+        if not 0.0 <= getattr(condition, amount) < float("inf"):
+            raise MasklessError(f"{amount} in {name!r} must be a number of at least 0.")
+    if condition.predicted_share and not condition.strength:
+        raise MasklessError(
+            f"{name!r} acts under predicted masks but trains no classifier: give it a strength."
+        )
 
 
 def stack(conditions: list[Condition]) -> Condition:

@@ -1,4 +1,4 @@
-"""The losses of feasibility classification: each function is one equation of the paper.
+"""The losses: PPO's two, and those of feasibility classification. Each function is one equation.
 
 Arrays are [..., actions]; True = valid; each loss is the mean over all leading axes.
 """
@@ -9,6 +9,33 @@ from jaxtyping import Array, Bool, Float
 
 LEAST_WEIGHT = 1e-6
 """Below this sum the weights of a state say nothing: both masks lead to the same policy."""
+
+
+def clipped_policy_loss(
+    log_probs: Float[Array, "..."],
+    old_log_probs: Float[Array, "..."],
+    advantages: Float[Array, "..."],
+    *,
+    clip: float = 0.2,
+) -> Float[Array, ""]:
+    """PPO: - E [ min(r A, clip(r, 1 - clip, 1 + clip) A) ], r = pi(a) / pi_old(a) of the actions
+    taken. Both log-probabilities are those under the mask that was applied."""
+    ratio = jnp.exp(log_probs - old_log_probs)
+    clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    return -jnp.mean(jnp.minimum(ratio * advantages, clipped * advantages))
+
+
+def clipped_value_loss(
+    values: Float[Array, "..."],
+    old_values: Float[Array, "..."],
+    targets: Float[Array, "..."],
+    *,
+    clip: float = 0.2,
+) -> Float[Array, ""]:
+    """1/2 E [ max((V - target)^2, (V_clipped - target)^2) ], V_clipped within `clip` of V_old."""
+    clipped = old_values + jnp.clip(values - old_values, -clip, clip)
+    worse = jnp.maximum(jnp.square(values - targets), jnp.square(clipped - targets))
+    return 0.5 * jnp.mean(worse)
 
 
 def focal_loss(

@@ -17,6 +17,7 @@ _REGISTRY: dict[str, str | Callable[..., Environment]] = {
     **{f"corridor-r{rooms}": _CORRIDOR for rooms in (2, 3, 5)},
     **{f"minihack-corridor-r{rooms}": _CORRIDOR for rooms in (2, 3, 5)},
     **{f"mazewalk-{size}": _CORRIDOR for size in ("9x9", "15x15", "45x19")},
+    "staircase": "maskless.envs.staircase:Staircase",
     **{f"mazewalk-{size}-mapped": _CORRIDOR for size in ("9x9", "15x15", "45x19")},
 }
 

@@ -1,0 +1,1 @@
+"""Policies outside training: the artifact, and acting with predicted masks."""

@@ -1,0 +1,124 @@
+"""A warning that helps: which actions is a run without masks losing, since when, and what to do.
+
+    watch = SuppressionWatch(env.action_names)
+    notes = sentences(watch.see(row))            # after every row of metrics
+    row["suppressed_since_frames"] = watch.since_frames
+    suppressed_actions(rows, env.action_names)   # or of a finished run, from metrics.jsonl
+
+Meant for runs that act without masks. Under a mask an invalid action is never tried, so that a low
+probability where it is valid is what the policy has learned about it there.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from maskless.errors import MasklessError
+
+TENTH = 0.1
+"""An action counts as suppressed below this part of the uniform probability, where it is valid."""
+
+MOSTLY_VALID = 0.5
+"""An action that is valid in more than this share of states is judged where it works; a low
+probability is then an opinion, not suppression."""
+
+ADVICE = (
+    "Invalid tries push them down everywhere. Train under masks with a classifier"
+    " (--conditions masked-focal), or raise the entropy bonus."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SuppressedAction:
+    """One finding; `dataclasses.asdict` gives what JSON can hold."""
+
+    action: str
+    since_frames: int
+    """The frames at the first of the rows in which it has been below the limit without a break.
+    Rows in which it was never valid do not count."""
+    probability: float
+    """Mean probability at valid states, in the last row that has one."""
+    uniform: float
+    """1 / number of actions."""
+    valid_share: float
+    """The share of states in which it was valid in that row."""
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"{self.action} is being suppressed: where it is valid"
+            f" ({_percent(self.valid_share)} of states) it has probability {self.probability:.1e},"
+            f" {_times(self.uniform, self.probability)} less than uniform,"
+            f" since {self.since_frames:,} frames."
+        )
+
+
+class SuppressionWatch:
+    """Follows one run, row by row."""
+
+    def __init__(self, action_names: Sequence[str]):
+        self._names = tuple(action_names)
+        self._found: dict[str, SuppressedAction] = {}
+
+    def see(self, row: Mapping[str, Any]) -> list[SuppressedAction]:
+        """What is suppressed after this row of `metrics.jsonl`; the worst first."""
+        uniform = 1 / len(self._names)
+        columns = [self._per_action(row, name) for name in ("probability_valid", "valid_share")]
+        for action, probability, share in zip(self._names, *columns, strict=True):
+            if probability is None or probability != probability:
+                continue  # never valid in this row: no news
+            if probability >= TENTH * uniform or share > MOSTLY_VALID:
+                self._found.pop(action, None)
+                continue
+            before = self._found.get(action)
+            since = before.since_frames if before else int(row["frames"])
+            self._found[action] = SuppressedAction(
+                action, since, float(probability), uniform, float(share)
+            )
+        return sorted(self._found.values(), key=lambda found: found.probability)
+
+    @property
+    def since_frames(self) -> list[float]:
+        """Since when each action is suppressed, in the order of the names; NaN: it is not."""
+        return [
+            float(self._found[name].since_frames) if name in self._found else float("nan")
+            for name in self._names
+        ]
+
+    def _per_action(self, row: Mapping[str, Any], name: str) -> Sequence[float | None]:
+        values = row.get(name)
+        if values is None or len(values) != len(self._names):
+            raise MasklessError(
+                f"This row of metrics has no {name!r} for {len(self._names)} actions: use rows and"
+                " action names of the same run."
+            )
+        return values
+
+
+def suppressed_actions(
+    rows: Iterable[Mapping[str, Any]], action_names: Sequence[str]
+) -> list[SuppressedAction]:
+    """What is suppressed at the end of these rows; the worst first."""
+    watch, found = SuppressionWatch(action_names), []
+    for row in rows:
+        found = watch.see(row)
+    return found
+
+
+def sentences(suppressed: Sequence[SuppressedAction], *, most: int = 3) -> list[str]:
+    """Lines for a display or a report: the worst `most` actions, how many more, what to do."""
+    if not suppressed:
+        return []
+    lines = [found.sentence for found in suppressed[:most]]
+    if more := [found.action for found in suppressed[most:]]:
+        lines.append(f"{len(more)} more suppressed: {', '.join(more)}.")
+    return [*lines, ADVICE]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def _times(uniform: float, probability: float) -> str:
+    return f"{uniform / probability:,.0f} times" if probability > 0 else "infinitely"

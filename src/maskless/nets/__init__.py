@@ -1,0 +1,51 @@
+"""Networks behind one interface: MLP, GRU, and the hybrid of Transformer-XL and S5."""
+
+from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets.base import Carry, Network
+from maskless.nets.encoders import ENCODERS, encoder_for
+from maskless.nets.gru import GRU
+from maskless.nets.heads import Heads
+from maskless.nets.hybrid import Hybrid
+from maskless.nets.mlp import MLP
+from maskless.nets.rnd import RandomNetworkDistillation
+
+NETS: dict[str, type[Network]] = {"mlp": MLP, "gru": GRU, "hybrid": Hybrid}
+
+
+def make_net(
+    name: str, *, num_actions: int, encoder: str = "flat", width: int | None = None
+) -> Network:
+    """The network of this name: "mlp", "gru" or "hybrid".
+
+    `encoder`: what `encoder_for(observation)` says. `width`: of all its layers; None is the
+    paper's (512, 512 and 256). The arguments are plain values: keep them, and the network can be
+    built again.
+    """
+    if name not in NETS:
+        raise UnknownNameError("network", name, NETS)
+    if encoder not in ENCODERS:
+        raise UnknownNameError("encoder", encoder, ENCODERS)
+    net = NETS[name]
+    width = net.width if width is None else width
+    for what, number in (("num_actions", num_actions), ("width", width)):
+        if number < 1:
+            raise MasklessError(f"{what} must be at least 1, not {number}.")
+    if width % net.width_unit:
+        raise MasklessError(
+            f"The width of {name} must be a multiple of {net.width_unit}, not {width}."
+        )
+    return net(num_actions=num_actions, encoder=encoder, width=width)
+
+
+__all__ = [
+    "GRU",
+    "MLP",
+    "NETS",
+    "Carry",
+    "Heads",
+    "Hybrid",
+    "Network",
+    "RandomNetworkDistillation",
+    "encoder_for",
+    "make_net",
+]

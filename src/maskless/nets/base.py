@@ -1,0 +1,59 @@
+"""The contract that every network follows, so that learner, evaluation and deployment are
+written once.
+
+    net = make_net("gru", num_actions=17)
+    carry = net.initial_carry(batch)
+    params = net.init(key, carry, obs, reset)
+    carry, heads = net.apply(params, carry, obs, reset)      # obs and reset: [time, batch, ...]
+
+Stepping one by one and applying a whole sequence give the same numbers.
+"""
+
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Bool, PyTree
+
+from maskless.errors import MasklessError
+from maskless.nets.heads import Heads
+
+Carry = Any  # a pytree whose leaves all begin with the batch axis
+
+
+class Network(nn.Module):
+    """What all networks have in common; every field is a plain number or string."""
+
+    num_actions: int
+    encoder: str = "flat"
+    width: int = 512
+
+    recurrent: ClassVar[bool] = True
+    """False: nothing is remembered, so that samples may be shuffled in time."""
+    width_unit: ClassVar[int] = 1
+    """`width` must be a multiple of this."""
+
+    def initial_carry(self, batch: int) -> Carry:
+        """What the network remembers before it has seen anything. Needs no parameters."""
+        raise NotImplementedError
+
+    def __call__(
+        self, carry: Carry, obs: PyTree[Array], reset: Bool[Array, "time batch"]
+    ) -> tuple[Carry, Heads]:
+        """`reset[t]` True: a new episode starts at t, and nothing from before matters."""
+        raise NotImplementedError
+
+
+def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None:
+    """Refuses observations that are not [time, batch, ...] for the time and batch of `reset`."""
+    if reset.ndim != 2:
+        raise MasklessError(
+            f"A network reads [time, batch] sequences; `reset` has the shape {reset.shape}:"
+            " add the missing axes."
+        )
+    shapes = [leaf.shape for leaf in jax.tree.leaves(obs) if leaf.shape[:2] != reset.shape]
+    if shapes:
+        raise MasklessError(
+            f"Observations must begin with the axes [time, batch] of `reset`, {reset.shape};"
+            f" got the shape {shapes[0]}."
+        )

@@ -1,0 +1,150 @@
+"""From an observation to a vector: nothing but flattening, or GlyphNet for the corridors."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer, PyTree
+
+from maskless.envs.corridor.messages import NUM_MESSAGES
+from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
+from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets.heads import dense
+
+ENCODERS = ("flat", "glyphs")
+GLYPH_IDS = 50
+"""Room for glyphs that are still to come; today's games use fewer."""
+
+# About the largest number each entry of blstats takes in our games (order: see `Observation`).
+# Fixed scales keep neighbouring squares and single hit points apart, which a logarithm blurs; what
+# grows beyond them, as the turn does in a long game, stays at 1 (or -1).
+# fmt: off
+_BLSTATS_SCALES = np.array([
+    80, 21, 25, 125, 25, 25, 25, 25, 25, 1000, 20, 20, 10, 1000,
+    20, 20, 10, 30, 30, 1000, 1000, 6, 5, 10, 10, 8192, 1,
+], np.float32)
+# fmt: on
+
+
+def encoder_for(observation: PyTree) -> str:
+    """The name of the encoder for such an observation (one of them, or its `jax.eval_shape`)."""
+    return "glyphs" if isinstance(observation, Observation) else "flat"
+
+
+class Encoder(nn.Module):
+    """The encoder of this name, for [time, batch, ...] observations."""
+
+    kind: str
+    num_actions: int
+    width: int = 256
+    """Of GlyphNet. The flat encoder is as wide as the observation."""
+
+    @nn.compact
+    def __call__(self, obs: PyTree[Array]) -> Float[Array, "time batch features"]:
+        if self.kind == "flat":
+            return flatten(obs)
+        if self.kind == "glyphs":
+            return GlyphNet(self.num_actions, self.width)(obs)
+        raise UnknownNameError("encoder", self.kind, ENCODERS)
+
+
+def flatten(obs: PyTree[Array]) -> Float[Array, "time batch features"]:
+    """All numbers of each observation side by side, as they are."""
+    leaves = [x.reshape(*x.shape[:2], -1).astype(jnp.float32) for x in jax.tree.leaves(obs)]
+    if not leaves:
+        raise MasklessError("The observation has no arrays, so there is nothing to encode.")
+    return jnp.concatenate(leaves, axis=-1)
+
+
+class GlyphNet(nn.Module):
+    """What the hero sees, hears, is and last did: four encodings, projected to one vector."""
+
+    num_actions: int
+    width: int = 256
+
+    @nn.compact
+    def __call__(self, obs: Observation) -> Float[Array, "time batch width"]:
+        check_glyphs(obs)
+        parts = (
+            GlyphMap(name="map")(jnp.asarray(obs.glyphs)),
+            Embedding(NUM_MESSAGES, 128, name="message")(jnp.asarray(obs.message)),
+            BlstatsEncoder(name="blstats")(jnp.asarray(obs.blstats)),
+            # One id more than there are actions: none yet.
+            Embedding(self.num_actions + 1, 16, name="action")(jnp.asarray(obs.previous_action)),
+        )
+        return dense(self.width, gain=1.0, name="project")(jnp.concatenate(parts, axis=-1))
+
+
+def check_glyphs(obs: PyTree) -> None:
+    """Refuses what is not a corridor observation [time, batch, ...]."""
+    if not isinstance(obs, Observation):
+        raise MasklessError(
+            f"The glyphs encoder reads corridor observations, not {type(obs).__name__}:"
+            " take the encoder that encoder_for(observation) names."
+        )
+    shapes = obs.glyphs.shape[2:], obs.blstats.shape[2:]
+    if shapes != ((CROP, CROP), (NUM_BLSTATS,)):
+        raise MasklessError(
+            f"The glyphs encoder reads [time, batch] crops of {CROP} x {CROP} glyphs and"
+            f" {NUM_BLSTATS} blstats; got the shapes {obs.glyphs.shape} and {obs.blstats.shape}."
+        )
+
+
+class GlyphMap(nn.Module):
+    """The 9 x 9 crop: embedding, two convolutions with stride 2 (5 x 5, then 3 x 3), 128 numbers.
+
+    Both are padded by one square, so that a window is centred on the hero and no square is lost.
+    (The paper's 128 numbers straight from the second one mean no padding: then two rows and two
+    columns of the crop are never looked at.)
+    """
+
+    @nn.compact
+    def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
+        # One axis for all samples: time * batch of them make one large product per layer.
+        x = glyphs.reshape(-1, CROP, CROP)
+        x = Embedding(GLYPH_IDS, 32)(x)
+        x = nn.relu(dense(64)(_windows(x)))
+        x = nn.relu(dense(128)(_windows(x)))
+        return nn.relu(dense(128)(x.reshape(*glyphs.shape[:2], -1)))
+
+
+def _windows(
+    x: Float[Array, "samples rows columns channels"],
+) -> Float[Array, "samples new_rows new_columns window"]:
+    """The 3 x 3 windows of a convolution with stride 2 and padding 1, flattened.
+
+    A dense layer on them is the convolution. Written as a product because runs are trained side
+    by side with vmap, where convolutions with kernels of their own become grouped ones, which
+    are slow everywhere.
+    """
+    size = x.shape[1]
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    taps = [
+        padded[:, row : row + size : 2, column : column + size : 2]
+        for row in range(3)
+        for column in range(3)
+    ]
+    return jnp.concatenate(taps, axis=-1)
+
+
+class Embedding(nn.Module):
+    """A vector per id. Ids outside 0..ids - 1 give zeros."""
+
+    ids: int
+    width: int
+
+    @nn.compact
+    def __call__(self, x: Integer[Array, "..."]) -> Float[Array, "... width"]:
+        table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
+        # A product instead of a lookup: the gradient of a lookup adds millions of rows into very
+        # few, one after the other, and on a GPU in an order that changes from run to run.
+        return jax.nn.one_hot(x, self.ids, dtype=jnp.float32) @ table
+
+
+class BlstatsEncoder(nn.Module):
+    """155 numbers: a layer of 128, and the 27 scaled numbers themselves."""
+
+    @nn.compact
+    def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
+        scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0)
+        return jnp.concatenate([nn.relu(dense(128)(scaled)), scaled], axis=-1)

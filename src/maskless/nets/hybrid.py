@@ -1,0 +1,67 @@
+"""The paper's largest network: one Transformer-XL layer, then S5 layers."""
+
+from typing import ClassVar
+
+import flax.linen as nn
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, PyTree
+
+from maskless.nets.base import Network, check_sequence
+from maskless.nets.encoders import Encoder
+from maskless.nets.heads import Heads, Outputs, Trunk, dense
+from maskless.nets.s5 import S5Stack
+from maskless.nets.transformer import GatedTransformerXL, Memory, empty_memory
+
+HEADS = 8
+
+
+@struct.dataclass
+class HybridCarry:
+    """What the hybrid remembers."""
+
+    memory: Memory
+    states: Float[Array, "batch layers width"]
+    """Of the S5 layers: real parts, then imaginary parts."""
+
+
+class Hybrid(Network):
+    """Projection, gated Transformer-XL layer, S5 layers; two ReLU layers for actor and critic.
+
+    phi is the output of the last S5 layer, which both read. A sequence has 1 to `window` steps or
+    a multiple of `window`; the attention's gradients stay within a window, those of the S5 layers
+    reach through the whole sequence.
+    """
+
+    width: int = 256
+    memory: int = 128
+    """How many tokens before its own a token sees."""
+    window: int = 64
+    s5_layers: int = 5
+
+    width_unit: ClassVar[int] = HEADS
+
+    @nn.nowrap
+    def initial_carry(self, batch: int) -> HybridCarry:
+        """An empty memory and states of zeros, which every episode starts with."""
+        return HybridCarry(
+            memory=empty_memory(batch, self.memory, self.width),
+            states=jnp.zeros((batch, self.s5_layers, self.width), jnp.float32),
+        )
+
+    @nn.compact
+    def __call__(
+        self, carry: HybridCarry, obs: PyTree[Array], reset: Bool[Array, "time batch"]
+    ) -> tuple[HybridCarry, Heads]:
+        """The heads of each state, given what came before it in its episode."""
+        check_sequence(obs, reset)
+        x = Encoder(self.encoder, self.num_actions, self.width, name="encoder")(obs)
+        if self.encoder == "flat":  # GlyphNet ends with this projection already
+            x = dense(self.width, gain=1.0, name="project")(x)
+        attention = GatedTransformerXL(self.width, HEADS, self.window, name="attention")
+        memory, x = attention(carry.memory, x, reset)
+        states, x = S5Stack(self.width, self.s5_layers, name="s5")(carry.states, x, reset)
+        actor = Trunk(self.width, layers=2, activation=nn.relu, name="actor")(x)
+        critic = Trunk(self.width, layers=2, activation=nn.relu, name="critic")(x)
+        heads = Outputs(self.num_actions, name="heads")(x, actor, critic)
+        return HybridCarry(memory, states), heads

@@ -1,0 +1,38 @@
+"""A network without memory: separate actor and critic."""
+
+from typing import ClassVar
+
+import flax.linen as nn
+from jaxtyping import Array, Bool, PyTree
+
+from maskless.nets.base import Network, check_sequence
+from maskless.nets.encoders import Encoder
+from maskless.nets.heads import Heads, Outputs, Trunk
+
+
+class MLP(Network):
+    """Three tanh layers for the actor, three for the critic, each with its own encoder.
+
+    phi is the actor's last layer: the classifier must shape the features of the policy.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    @nn.nowrap
+    def initial_carry(self, batch: int) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    @nn.compact
+    def __call__(
+        self, carry: tuple[()], obs: PyTree[Array], reset: Bool[Array, "time batch"]
+    ) -> tuple[tuple[()], Heads]:
+        """The heads of each state by itself; `reset` changes nothing."""
+        check_sequence(obs, reset)
+        actor = self._trunk("actor", obs)
+        critic = self._trunk("critic", obs)
+        return carry, Outputs(self.num_actions, name="heads")(actor, actor, critic)
+
+    def _trunk(self, name: str, obs: PyTree[Array]) -> Array:
+        encoded = Encoder(self.encoder, self.num_actions, name=f"{name}_encoder")(obs)
+        return Trunk(self.width, layers=3, activation=nn.tanh, name=name)(encoded)

@@ -1,0 +1,1 @@
+"""PPO under masks, with a feasibility classifier beside it."""

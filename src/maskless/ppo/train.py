@@ -1,0 +1,325 @@
+"""`train`: from a configuration to a folder of runs, with everything in it that happened.
+
+The device does a chunk of updates; then the host looks in: it checks that all numbers are finite,
+writes the log, shows progress, saves, and sees whether somebody asked it to stop.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import maskless.config
+from maskless.conditions import condition
+from maskless.config import Config
+from maskless.deploy.artifact import save_policy
+from maskless.envs import make
+from maskless.errors import MasklessError
+from maskless.ppo.learner import TrainState
+from maskless.ppo.program import Program, of_run, together
+from maskless.report.files import output_folder, provenance, write_json
+from maskless.runs import checkpoints, display
+from maskless.runs.log import RunLog, Sink, read_metrics
+from maskless.runs.signals import StopRequest
+
+LOG_LINES = 1000
+"""About so many lines, evenly spaced, does the log of a long run have."""
+WATCHED = (
+    "policy_loss",
+    "value_loss",
+    "intrinsic_value_loss",
+    "entropy",
+    "classification_loss",
+    "gradient_norm",
+)
+"""A run in which one of these is not finite has failed."""
+_PER_EPISODE = ("return", "length", "achievements")
+
+
+Sinks = Callable[[Path], Sequence[Sink]]
+"""Where else the log of the run in this folder goes, such as TensorBoard."""
+
+
+def no_sinks(folder: Path) -> Sequence[Sink]:
+    return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Keeping:
+    """How a program is kept on disk; none of it changes what is computed."""
+
+    checkpoint_minutes: float = 5.0
+    """Save at least this often."""
+    keep: int = 2
+    """How many checkpoints of each run to keep."""
+
+
+def run_folder(folder: Path, run: tuple[str, int]) -> Path:
+    """The folder of one (condition, seed)."""
+    name, seed = run
+    return folder / name.replace(":", "-") / f"seed-{seed}"
+
+
+def train(
+    config: Config,
+    folder: Path,
+    *,
+    keeping: Keeping = Keeping(),  # noqa: B008 (frozen)
+    sinks: Sinks = no_sinks,
+) -> bool:
+    """Trains all runs of `config` into `folder`, one folder each. False: stopped by a signal
+    before the end, with everything saved; go on with `resume`."""
+    maskless.config.check(config)
+    if (folder / "config.json").exists():
+        raise MasklessError(
+            f"{folder} already holds a training: go on with --resume {folder}, or choose another"
+            " folder with --out."
+        )
+    program = _program(config)
+    output_folder(folder)
+    for place, run in zip(_folders(config, folder), config.runs, strict=True):
+        write_json(output_folder(place) / "config.json", _describe(config, program, run))
+    write_json(folder / "config.json", _describe(config, program, None))
+    return _train(config, program, program.start(), 0, folder, keeping, sinks)
+
+
+def resume(
+    folder: Path,
+    *,
+    keeping: Keeping = Keeping(),  # noqa: B008 (frozen)
+    sinks: Sinks = no_sinks,
+    warn: Callable[[str], None] = print,
+) -> bool:
+    """Continues a training from its newest checkpoint, bit for bit as if it had never stopped."""
+    config = read_config(folder)
+    program = _program(config)
+    update, states = _restore(config, program, folder, warn)
+    return _train(config, program, states, update, folder, keeping, sinks)
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration of a training's folder, or of one of its runs."""
+    path = folder / "config.json"
+    try:
+        content = json.loads(path.read_text())["config"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MasklessError(
+            f"{folder} is not the folder of a training: {path} cannot be read ({error})."
+        ) from error
+    return Config.from_json(content)
+
+
+def _folders(config: Config, folder: Path) -> list[Path]:
+    return [run_folder(folder, run) for run in config.runs]
+
+
+def _program(config: Config) -> Program:
+    env = make(config.env, **config.env_options)
+    return Program(config, env, visit_every=max(1, config.updates // LOG_LINES))
+
+
+def _train(
+    config: Config,
+    program: Program,
+    states: TrainState,
+    done: int,
+    folder: Path,
+    keeping: Keeping,
+    sinks: Sinks,
+) -> bool:
+    logs = [RunLog(path, sinks(path)) for path in _folders(config, folder)]
+    clock = _Clock(logs, done)
+    saved_at = time.monotonic()
+    title = f"{config.env}, {config.net}, {len(config.runs)} runs"
+    every_frame = config.frames_per_update * len(config.runs)
+    with (
+        display.TrainingDisplay(title, config.updates * every_frame, config.conditions) as shown,
+        StopRequest(shown.announce) as stop,
+    ):
+        while done < config.updates and not stop.requested:
+            # Visits fall on multiples of `visit_every`, so that a resumed log has the same lines.
+            count = min(program.visit_every - done % program.visit_every, config.updates - done)
+            states, metrics = program.advance(states, count)
+            done += count
+            _check_finite(config, done - count, metrics)
+            rows = _rows(config, done, metrics, clock.seconds())
+            for log, row in zip(logs, rows, strict=True):
+                log.write([row])
+            shown.update(done * every_frame, _by_condition(config, rows))
+            late = time.monotonic() - saved_at >= 60.0 * keeping.checkpoint_minutes
+            if late or stop.requested or done == config.updates:
+                _save(config, program, states, done, folder, keeping)
+                saved_at = time.monotonic()
+    for log in logs:
+        log.close()
+    if done == config.updates:
+        _export(config, program, states, folder)
+    return done == config.updates
+
+
+class _Clock:
+    """Seconds of training, those before a resumption included."""
+
+    def __init__(self, logs: list[RunLog], done: int):
+        before = 0.0
+        for log in logs:
+            log.truncate_after(done)
+            rows = read_metrics(log.path)
+            before = max(before, rows[-1]["seconds"] if rows else 0.0)
+        self._start = time.monotonic() - before
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+
+def _rows(
+    config: Config, done: int, metrics: dict[str, np.ndarray], seconds: float
+) -> list[dict[str, Any]]:
+    """One line of the log for each run: means over the updates of this visit that have a value;
+    episodes are added up, and what is per episode is weighted by them."""
+    episodes = metrics["episodes"].astype(np.float64)  # [updates, runs]
+    rows = []
+    for run in range(len(config.runs)):
+        row: dict[str, Any] = {
+            "update": done,
+            "frames": done * config.frames_per_update,
+            "seconds": seconds,
+        }
+        for name, values in metrics.items():
+            mine = values[:, run].astype(np.float64)
+            if name == "episodes":
+                row[name] = int(mine.sum())
+            elif name in _PER_EPISODE:
+                row[name] = _weighted_mean(mine, episodes[:, run])
+            else:
+                row[name] = _mean(mine)
+        rows.append(row)
+    return rows
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """The mean over updates of what is not nan. [updates, ...] -> [...]"""
+    known = ~np.isnan(values)
+    total = np.where(known, values, 0.0).sum(0)
+    return np.where(known.any(0), total / np.maximum(known.sum(0), 1), np.nan)
+
+
+def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    if not weights.sum():
+        return float("nan")
+    return float(np.nansum(values * weights) / weights.sum())
+
+
+def _by_condition(config: Config, rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Means over the seeds of each condition, for the display."""
+    means = {}
+    for name in config.conditions:
+        mine = [row for row, run in zip(rows, config.runs, strict=True) if run[0] == name]
+        numbers = {
+            key: float(_mean(np.array([row[key] for row in mine])))
+            for key in display.COLUMNS
+            if key in mine[0]
+        }
+        if not condition(name).strength:
+            numbers["classifier_accuracy"] = float("nan")
+        means[name] = numbers
+    return means
+
+
+def _check_finite(config: Config, done: int, metrics: dict[str, np.ndarray]) -> None:
+    """Stops before anything of a failed update is logged or saved."""
+    watched = [name for name in WATCHED if name in metrics]
+    finite = np.stack([np.isfinite(metrics[name]) for name in watched], -1)
+    if finite.all():
+        return
+    update, run, term = np.argwhere(~finite)[0]
+    name, seed = config.runs[run]
+    value = metrics[watched[term]][update, run]
+    raise MasklessError(
+        f"The run {name}, seed {seed}, failed: {watched[term]} became {value} in update"
+        f" {done + update + 1} ({(done + update + 1) * config.frames_per_update:,} frames). The"
+        " last good checkpoint is kept; try a lower learning rate or a smaller strength."
+    )
+
+
+def _identity(config: Config, run: tuple[str, int]) -> dict[str, Any]:
+    """What makes a checkpoint this run's and no other's."""
+    content = config.to_json()
+    for name in ("conditions", "seeds", "first_seed"):
+        del content[name]
+    return content | {"condition": dataclasses.asdict(condition(run[0])), "seed": run[1]}
+
+
+def _save(
+    config: Config,
+    program: Program,
+    states: TrainState,
+    done: int,
+    folder: Path,
+    keeping: Keeping,
+) -> None:
+    for number, run in enumerate(config.runs):
+        checkpoints.save(
+            run_folder(folder, run) / "checkpoints",
+            done,
+            jax.device_get(of_run(states, number)),
+            identity=_identity(config, run),
+            keep=keeping.keep,
+        )
+
+
+def _restore(
+    config: Config, program: Program, folder: Path, warn: Callable[[str], None]
+) -> tuple[int, TrainState]:
+    """The newest update of which every run has a good checkpoint; the beginning if there is none
+    yet."""
+    places = [place / "checkpoints" for place in _folders(config, folder)]
+    like = program.like()
+    found = checkpoints.newest_common(places)
+    for update in found:
+        try:
+            states = [
+                checkpoints.restore(
+                    place, like, identity=_identity(config, run), update=update, warn=warn
+                )[1]
+                for place, run in zip(places, config.runs, strict=True)
+            ]
+        except MasklessError as error:
+            warn(f"{error} An older checkpoint is tried.")
+            continue
+        for place in places:
+            checkpoints.discard_after(place, update)
+        return update, together(states)
+    if found:
+        raise MasklessError(f"None of the checkpoints in {folder} can be used.")
+    warn(f"{folder} has no checkpoint that all its runs share: starting from the beginning.")
+    return 0, program.start()
+
+
+def _describe(config: Config, program: Program, run: tuple[str, int] | None) -> dict[str, Any]:
+    """config.json: what is trained, fully resolved, and with what."""
+    env = program.learner.env
+    content: dict[str, Any] = {"config": config.to_json(), **provenance()}
+    content["action_names"] = list(env.action_names)
+    if run is not None:
+        content["condition"] = dataclasses.asdict(condition(run[0]))
+        content["condition_name"], content["seed"] = run
+    return content
+
+
+def _export(config: Config, program: Program, states: TrainState, folder: Path) -> None:
+    params = jax.device_get(states.params)
+    for number, run in enumerate(config.runs):
+        save_policy(
+            run_folder(folder, run) / "policy",
+            program.learner.net,
+            of_run(params, number),
+            program.learner.env,
+            threshold=condition(run[0]).threshold,
+            classifier=condition(run[0]).strength > 0,
+        )

@@ -1,0 +1,55 @@
+"""docs/metrics.md explains every metric that the diagnostics emit, and none that they do not."""
+
+import re
+from pathlib import Path
+
+import jax
+from diagnostics import slow
+
+from maskless.diagnostics import classifier, correlation, suppression
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def documented():
+    """By section: the names in the first column of its table."""
+    sections = {}
+    for section in DOCS.read_text().split("\n## ")[1:]:
+        title, *lines = section.splitlines()
+        cells = [line.split("|")[1] for line in lines if line.startswith("| `")]
+        sections[title] = re.findall(r"`(\w+)`", " ".join(cells))
+    return sections
+
+
+def test_every_diagnostic_is_explained_once():
+    rollout = slow.random_rollouts("masked", updates=1)[0]
+    actions = slow.ACTIONS
+    _, suppressed = jax.eval_shape(
+        lambda: suppression.measure(
+            suppression.init(actions),
+            rollout.policy_logits,
+            applied=rollout.applied,
+            valid=rollout.valid,
+            actions=rollout.actions,
+            update=1,
+        )
+    )
+    _, correlated = jax.eval_shape(
+        lambda: correlation.measure(
+            correlation.init(actions, 5, 9), rollout.features, rollout.hidden, rollout.valid
+        )
+    )
+    classified = jax.eval_shape(
+        lambda: classifier.measure(rollout.validity_logits, rollout.valid, rollout.policy_logits)
+    )
+    docs = documented()
+    assert sorted(docs["Suppression"]) == sorted([*suppressed, "suppressed_since_frames"])
+    assert sorted(docs["Features"]) == sorted(correlated)
+    assert sorted(docs["Classifier"]) == sorted(classified)
+    for value in (suppressed | correlated | classified).values():
+        assert value.shape in ((), (actions,))
+
+
+def test_names_are_unique():
+    names = [name for section in documented().values() for name in section]
+    assert len(names) == len(set(names)) > 40

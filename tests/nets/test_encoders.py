@@ -1,0 +1,130 @@
+"""What the networks make of observations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from nets.parameters import random_parameters
+
+import maskless
+from maskless.envs.corridor.glyphs import NUM_GLYPHS
+from maskless.envs.corridor.messages import NUM_MESSAGES
+from maskless.envs.corridor.observation import Observation
+from maskless.errors import MasklessError
+from maskless.nets import encoder_for, make_net
+from maskless.nets.encoders import (
+    GLYPH_IDS,
+    BlstatsEncoder,
+    Embedding,
+    GlyphMap,
+    GlyphNet,
+    _windows,
+    flatten,
+)
+
+TIME, BATCH = 2, 3
+
+
+def seen(seed=0):
+    random = np.random.default_rng(seed)
+    return Observation(
+        glyphs=jnp.asarray(random.integers(0, NUM_GLYPHS, (TIME, BATCH, 9, 9)), jnp.int8),
+        blstats=jnp.asarray(random.integers(-1, 5000, (TIME, BATCH, 27)), jnp.int32),
+        message=jnp.asarray(random.integers(0, NUM_MESSAGES, (TIME, BATCH)), jnp.int32),
+        previous_action=jnp.asarray(random.integers(0, 12, (TIME, BATCH)), jnp.int32),
+    )
+
+
+def test_flat_is_every_number_in_order():
+    obs = {"a": jnp.arange(12, dtype=jnp.int8).reshape(1, 2, 3, 2), "b": jnp.ones((1, 2), bool)}
+    flat = flatten(obs)
+    assert flat.dtype == jnp.float32
+    np.testing.assert_array_equal(flat[0], [[0, 1, 2, 3, 4, 5, 1], [6, 7, 8, 9, 10, 11, 1]])
+
+
+def test_encoder_for_each_world():
+    env = maskless.make("corridor-r2")
+    obs = jax.eval_shape(lambda key: env.reset(key)[0], jax.random.key(0))
+    assert encoder_for(obs) == encoder_for(seen()) == "glyphs"
+    assert encoder_for(jnp.zeros(3)) == encoder_for({"glyphs": jnp.zeros((9, 9))}) == "flat"
+
+
+@pytest.mark.parametrize("size", [9, 5])
+def test_windows_and_a_dense_layer_are_a_convolution(size):
+    random = np.random.default_rng(0)
+    x = jnp.float32(random.normal(size=(4, size, size, 6)))
+    kernel = jnp.float32(random.normal(size=(3, 3, 6, 7)))
+    expected = jax.lax.conv_general_dilated(
+        x, kernel, (2, 2), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    ours = _windows(x) @ kernel.reshape(-1, 7)
+    assert ours.shape == expected.shape == (4, (size + 1) // 2, (size + 1) // 2, 7)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_glyph_net_has_the_papers_sizes():
+    net = GlyphNet(num_actions=11)
+    params = random_parameters(net, seen())
+    shapes = jax.tree.map(jnp.shape, params["params"])
+    assert shapes["map"]["Embedding_0"]["table"] == (50, 32)
+    assert shapes["map"]["Dense_0"]["kernel"] == (3 * 3 * 32, 64)
+    assert shapes["map"]["Dense_1"]["kernel"] == (3 * 3 * 64, 128)
+    assert shapes["message"]["table"] == (42, 128)
+    assert shapes["action"]["table"] == (12, 16)
+    assert shapes["project"]["kernel"] == (128 + 128 + 155 + 16, 256)
+    assert jax.jit(net.apply)(params, seen()).shape == (TIME, BATCH, 256)
+    assert NUM_GLYPHS <= GLYPH_IDS
+
+
+def test_every_square_of_the_crop_is_seen():
+    layer = GlyphMap()
+    glyphs = seen().glyphs[:1, :1]
+    params = random_parameters(layer, glyphs)
+    plain = jax.jit(layer.apply)(params, glyphs)
+    each = jnp.arange(81)
+    changed = jnp.where(jnp.eye(81).reshape(1, 81, 9, 9) > 0, 49, glyphs.repeat(81, axis=1))
+    different = np.any(np.asarray(jax.jit(layer.apply)(params, changed) != plain), axis=-1)
+    assert different[0][each].all()
+
+
+def test_every_part_of_the_observation_counts():
+    net = GlyphNet(num_actions=11)
+    obs = seen()
+    params = random_parameters(net, obs)
+    plain = jax.jit(net.apply)(params, obs)
+    for name in ("glyphs", "blstats", "message", "previous_action"):
+        other = obs.replace(**{name: getattr(seen(1), name)})
+        assert not np.allclose(jax.jit(net.apply)(params, other), plain)
+
+
+def test_blstats_are_155_bounded_numbers():
+    layer = BlstatsEncoder()
+    extreme = jnp.stack([jnp.full(27, x, jnp.int32) for x in (-(2**31), -1, 0, 3, 2**31 - 1)])
+    params = random_parameters(layer, extreme)
+    encoded = jax.jit(layer.apply)(params, extreme)
+    assert encoded.shape == (5, 155)
+    assert np.abs(encoded[:, 128:]).max() <= 1
+    assert np.isfinite(encoded).all()
+    turns = jnp.zeros((1001, 27), jnp.int32).at[:, 20].set(jnp.arange(1001))
+    assert len(np.unique(jax.jit(layer.apply)(params, turns)[:, 128 + 20])) == 1001
+
+
+def test_embedding_is_a_lookup_and_its_gradient_too():
+    layer = Embedding(ids=5, width=3)
+    ids = jnp.asarray([[0, 4, 4], [2, 5, -1]], jnp.int8)
+    params = random_parameters(layer, ids)
+    table = np.asarray(params["params"]["table"])
+    expected = np.stack([table[[0, 4, 4]], [table[2], np.zeros(3), np.zeros(3)]])
+    np.testing.assert_allclose(jax.jit(layer.apply)(params, ids), expected, rtol=1e-6)
+    gradient = jax.grad(lambda p: layer.apply(p, ids).sum())(params)["params"]["table"]
+    np.testing.assert_array_equal(gradient[:, 0], [1, 0, 1, 0, 2])
+
+
+def test_wrong_observations_get_a_sentence():
+    net = make_net("mlp", num_actions=11, encoder="glyphs", width=4)
+    reset = jnp.zeros((TIME, BATCH), bool)
+    init = lambda obs: net.init(jax.random.key(0), (), obs, reset)  # noqa: E731
+    with pytest.raises(MasklessError, match="reads corridor observations, not dict"):
+        init({"glyphs": jnp.zeros((TIME, BATCH, 9, 9))})
+    with pytest.raises(MasklessError, match=r"crops of 9 x 9.*got the shapes \(2, 3, 7, 7\)"):
+        init(seen().replace(glyphs=jnp.zeros((TIME, BATCH, 7, 7), jnp.int8)))
