@@ -40,12 +40,16 @@ def play_episodes(
     params: Any,
     key: PRNGKeyArray,
     *,
-    masks: Masks,
+    masks: Masks | Int[Array, ""],
     threshold: float | Float[Array, ""] = 0.5,
     greedy: bool = False,
 ) -> EpisodeRecord:
     """The first episode of every environment, each played to its end: taking the first episodes
-    that *finish* would favour short ones."""
+    that *finish* would favour short ones.
+
+    `masks` may also be a position in `MASKS`, which can be traced: one program for all of them.
+    """
+    which = jnp.asarray(MASKS.index(masks) if isinstance(masks, str) else masks)
     start_key, key = jax.random.split(key)
     actor = start(venv, net, start_key)
     zeros = jnp.zeros(venv.num_envs, jnp.int32)
@@ -59,7 +63,7 @@ def play_episodes(
         net_carry, heads = look(net, params, actor.carry, actor.now.observation, actor.reset)
         valid = actor.now.mask
         predicted = predicted_mask(heads.validity, threshold)
-        applied = {"oracle": valid, "predicted": predicted, "none": jnp.ones_like(valid)}[masks]
+        applied = jnp.stack([valid, predicted, jnp.ones_like(valid)])[which]
 
         def choose(mask: Bool[Array, "envs actions"]) -> Int[Array, " envs"]:
             log_probs = masking.masked_log_softmax(heads.logits, mask)

@@ -147,10 +147,10 @@ def _train(
             states, metrics = program.advance(states, count)
             done += count
             _check_finite(config, done - count, metrics)
-            rows = _rows(config, done, metrics, clock.seconds())
-            for log, row in zip(logs, rows, strict=True):
+            lines = rows(config, done, metrics, clock.seconds())
+            for log, row in zip(logs, lines, strict=True):
                 log.write([row])
-            shown.update(done * every_frame, _by_condition(config, rows))
+            shown.update(done * every_frame, _by_condition(config, lines))
             late = time.monotonic() - saved_at >= 60.0 * keeping.checkpoint_minutes
             if late or stop.requested or done == config.updates:
                 _save(config, program, states, done, folder, keeping)
@@ -177,29 +177,26 @@ class _Clock:
         return time.monotonic() - self._start
 
 
-def _rows(
+def rows(
     config: Config, done: int, metrics: dict[str, np.ndarray], seconds: float
 ) -> list[dict[str, Any]]:
     """One line of the log for each run: means over the updates of this visit that have a value;
     episodes are added up, and what is per episode is weighted by them."""
     episodes = metrics["episodes"].astype(np.float64)  # [updates, runs]
-    rows = []
+    begun = {"update": done, "frames": done * config.frames_per_update, "seconds": seconds}
+    lines = []
     for run in range(len(config.runs)):
-        row: dict[str, Any] = {
-            "update": done,
-            "frames": done * config.frames_per_update,
-            "seconds": seconds,
-        }
+        line: dict[str, Any] = dict(begun)
         for name, values in metrics.items():
             mine = values[:, run].astype(np.float64)
             if name == "episodes":
-                row[name] = int(mine.sum())
+                line[name] = int(mine.sum())
             elif name in _PER_EPISODE:
-                row[name] = _weighted_mean(mine, episodes[:, run])
+                line[name] = _weighted_mean(mine, episodes[:, run])
             else:
-                row[name] = _mean(mine)
-        rows.append(row)
-    return rows
+                line[name] = _mean(mine)
+        lines.append(line)
+    return lines
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
