@@ -46,10 +46,10 @@ def corridor() -> tuple[Config, list[int]]:
     """The paper's setting, cut off where the runs have converged."""
     ppo, _ = preset("paper", "gru", rnd=True)
     config = Config(
-        env="corridor-r5", net="gru", conditions=CONDITIONS, frames=60_000_000,
+        env="corridor-r5", net="gru", conditions=CONDITIONS, frames=36_000_000,
         ppo=dataclasses.replace(ppo, anneal=False),
     )  # fmt: skip
-    return config, [60_000_000]
+    return config, [36_000_000]
 
 
 def evaluate(program: Program, states: Any, frames: int) -> list[dict[str, Any]]:

@@ -170,3 +170,14 @@ class Recall(Environment):
     def validity(self, state, params=None):
         asked = state.time == self.delay
         return jnp.stack([asked, asked, ~asked])
+
+
+class Exploding(MaskedBandit):
+    """A bandit whose reward is infinite once in about five hundred pulls."""
+
+    id = "exploding"
+
+    def step(self, key, state, action, params=None):
+        observation, state, reward, done, info = super().step(key, state, action)
+        boom = jax.random.uniform(key) < 1 / 500
+        return observation, state, jnp.where(boom, jnp.inf, reward), done, info

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads, Outputs, Trunk, dense
+from maskless.nets.orthogonal import orthogonal
 
 
 class GRU(Network):
@@ -77,6 +78,6 @@ class GRULayer(nn.Module):
 
 def _three_orthogonal(key: PRNGKeyArray, width: int) -> Float[Array, "width gates"]:
     """Recurrent weights of r, z and n side by side, each orthogonal by itself."""
-    orthogonal = nn.initializers.orthogonal()
+    init = orthogonal()
     keys = jax.random.split(key, 3)
-    return jnp.concatenate([orthogonal(k, (width, width), jnp.float32) for k in keys], axis=-1)
+    return jnp.concatenate([init(k, (width, width)) for k in keys], axis=-1)

@@ -7,6 +7,8 @@ import jax
 from flax import struct
 from jaxtyping import Array, Float
 
+from maskless.nets.orthogonal import orthogonal
+
 RELU_GAIN = 2.0**0.5
 """Orthogonal weights times this keep the size of what passes through a ReLU layer."""
 SMALL_GAIN = 0.01
@@ -32,7 +34,7 @@ class Heads:
 
 def dense(features: int, gain: float = RELU_GAIN, name: str | None = None) -> nn.Dense:
     """A linear layer with orthogonal weights and a bias of zero at the start."""
-    return nn.Dense(features, kernel_init=nn.initializers.orthogonal(gain), name=name)
+    return nn.Dense(features, kernel_init=orthogonal(gain), name=name)
 
 
 class Trunk(nn.Module):

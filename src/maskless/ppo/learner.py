@@ -19,7 +19,7 @@ from maskless.envs.vector import VectorEnv
 from maskless.nets import encoder_for, make_net
 from maskless.ppo import rnd
 from maskless.ppo.advantages import gae
-from maskless.ppo.rollout import Actor, Rollout, collect, look, start
+from maskless.ppo.rollout import Actor, Rollout, apply, collect, look, start
 from maskless.ppo.update import Batch, Metrics, learn, make_optimizer
 
 
@@ -36,14 +36,6 @@ class TrainState:
     actor: Actor
     suppression: suppression.Suppression
     correlation: correlation.Correlation
-
-
-@struct.dataclass
-class Params:
-    """What is drawn at random before the first update."""
-
-    net: Any
-    novelty: Any
 
 
 class Learner:
@@ -64,37 +56,20 @@ class Learner:
 
     def init(self, seed: int | Int[Array, ""]) -> TrainState:
         """The state before the first update."""
-        return self.begin(seed, self.init_params(seed))
-
-    def init_params(self, seed: int | Int[Array, ""]) -> Params:
-        """The first parameters. Do not jit this: on a CPU with few cores JAX 0.10 hangs in a
-        program with several QR decompositions, which orthogonal matrices come from."""
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
-        observation = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), self.observation)
-        carry, reset = self.net.initial_carry(1), jnp.ones((1, 1), bool)
-        return Params(
-            net=self.net.init(keys[0], carry, observation, reset),
-            novelty=rnd.init_params(keys[1], observation) if self.config.ppo.rnd else None,
-        )
-
-    def begin(self, seed: int | Int[Array, ""], params: Params) -> TrainState:
-        """The state before the first update, with these parameters."""
-        key, world_key = jax.random.split(jax.random.key(seed))
+        key, net_key, novelty_key, world_key = jax.random.split(jax.random.key(seed), 4)
         actor = start(self.venv, self.net, world_key)
-        _, heads = jax.eval_shape(
-            partial(look, self.net),
-            params.net,
-            actor.carry,
-            actor.now.observation,
-            actor.reset,
-        )
-        novelty = rnd.begin(self.config.ppo, params.novelty) if self.config.ppo.rnd else None
+        sequence = jax.tree.map(lambda x: x[None, :1], (actor.now.observation, actor.reset))
+        carry = self.net.initial_carry(1)
+        params = self.net.init(net_key, carry, *sequence)
+        _, heads = jax.eval_shape(partial(apply, self.net), params, carry, *sequence)
         return TrainState(
             key=key,
             update=jnp.int32(0),
-            params=params.net,
-            optimizer=self.optimizer.init(params.net),
-            novelty=novelty,
+            params=params,
+            optimizer=self.optimizer.init(params),
+            novelty=rnd.init(self.config.ppo, novelty_key, sequence[0])
+            if self.config.ppo.rnd
+            else None,
             actor=actor,
             suppression=suppression.init(self.env.num_actions),
             correlation=correlation.init(
@@ -150,6 +125,7 @@ class Learner:
         metrics["learning_rate"] = self._learning_rate(state.update)
         if bonus is not None:
             metrics["intrinsic_reward"] = jnp.mean(bonus)
+            metrics["bonus_spread"] = novelty.spread
         state = dataclasses.replace(
             state,
             update=state.update + 1,

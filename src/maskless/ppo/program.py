@@ -23,14 +23,13 @@ class Program:
         self.conditions = stack([condition(name) for name, _ in config.runs])
         self.seeds = jnp.array([seed for _, seed in config.runs])
         self.visit_every = visit_every
-        self._begin = jax.jit(jax.vmap(self.learner.begin))
+        self._start = jax.jit(jax.vmap(self.learner.init))
         # The old states are given up, so that two copies of all worlds never exist at once.
         self._advance = jax.jit(self._updates, donate_argnums=0)
 
     def start(self) -> TrainState:
         """The states of all runs before the first update. [runs, ...]"""
-        params = [self.learner.init_params(seed) for seed in self.seeds]
-        return self._begin(self.seeds, together(params))
+        return self._start(self.seeds)
 
     def like(self) -> TrainState:
         """Shapes and types of one run's state."""

@@ -1,8 +1,12 @@
 """Random network distillation: what the predictor cannot predict yet is new, and rewarded.
 
 The intrinsic rewards have their own value head and discount, and do not end with an episode.
+They are measured in units of their own running spread: the predictor's errors shrink by orders of
+magnitude within a few updates, and where the environment's rewards are rare nothing else is left
+to explore by.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -17,6 +21,8 @@ from maskless.nets.rnd import RandomNetworkDistillation
 from maskless.ppo.rollout import Actor, Rollout
 
 _NET = RandomNetworkDistillation()
+KEPT = 0.99
+"""How much of the running spread each update keeps."""
 
 
 @struct.dataclass
@@ -25,16 +31,14 @@ class Novelty:
 
     params: Any
     optimizer: Any
+    spread: Float[Array, ""]
+    """Running standard deviation of the bonus; 0 before the first rollout."""
 
 
-def init_params(key: PRNGKeyArray, observation: Observation) -> Any:
-    """Parameters of both networks. `observation`: [time, envs, ...]"""
-    return _NET.init(key, observation)
-
-
-def begin(ppo: Hyperparameters, params: Any) -> Novelty:
-    """Everything is new."""
-    return Novelty(params, _optimizer(ppo).init(params))
+def init(ppo: Hyperparameters, key: PRNGKeyArray, observation: Observation) -> Novelty:
+    """Everything is new. `observation`: [time, envs, ...]"""
+    params = _NET.init(key, observation)
+    return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0))
 
 
 def reward_novelty(
@@ -46,7 +50,11 @@ def reward_novelty(
         rollout.observation,
         actor.now.observation,
     )
-    return _learn(ppo, novelty, arrived, key), _bonus(novelty.params, arrived)
+    bonus = _bonus(novelty.params, arrived)
+    spread = jnp.std(bonus)
+    spread = jnp.where(novelty.spread > 0.0, KEPT * novelty.spread + (1.0 - KEPT) * spread, spread)
+    novelty = dataclasses.replace(novelty, spread=spread)
+    return _learn(ppo, novelty, arrived, key), bonus / jnp.maximum(spread, 1e-8)
 
 
 def _bonus(params: Any, observation: Observation) -> Float[Array, "time envs"]:
@@ -70,7 +78,8 @@ def _learn(
     def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:
         grads = jax.grad(loss)(novelty.params, some)
         changes, state = optimizer.update(grads, novelty.optimizer)
-        return Novelty(optax.apply_updates(novelty.params, changes), state), None
+        params = optax.apply_updates(novelty.params, changes)
+        return Novelty(params, state, novelty.spread), None
 
     order = jax.random.permutation(key, count).reshape(batches, -1)
     return jax.lax.scan(step, novelty, order)[0]

@@ -4,6 +4,7 @@ The device does a chunk of updates; then the host looks in: it checks that all n
 writes the log, shows progress, saves, and sees whether somebody asked it to stop.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -18,6 +19,7 @@ import maskless.config
 from maskless.conditions import condition
 from maskless.config import Config
 from maskless.deploy.artifact import save_policy
+from maskless.diagnostics.watch import SuppressionWatch, sentences
 from maskless.envs import make
 from maskless.errors import MasklessError
 from maskless.ppo.learner import TrainState
@@ -132,49 +134,73 @@ def _train(
     keeping: Keeping,
     sinks: Sinks,
 ) -> bool:
-    logs = [RunLog(path, sinks(path)) for path in _folders(config, folder)]
-    clock = _Clock(logs, done)
-    saved_at = time.monotonic()
     title = f"{config.env}, {config.net}, {len(config.runs)} runs"
-    every_frame = config.frames_per_update * len(config.runs)
-    with (
-        display.TrainingDisplay(title, config.updates * every_frame, config.conditions) as shown,
-        StopRequest(shown.announce) as stop,
-    ):
+    every_run = config.frames_per_update * len(config.runs)
+    saved_at = time.monotonic()
+    with contextlib.ExitStack() as closing:
+        books = [
+            closing.enter_context(_Book(place, run, program, sinks(place), done))
+            for place, run in zip(_folders(config, folder), config.runs, strict=True)
+        ]
+        began = time.monotonic() - max(book.seconds_before for book in books)
+        shown = closing.enter_context(
+            display.TrainingDisplay(title, config.updates * every_run, config.conditions)
+        )
+        stop = closing.enter_context(StopRequest(shown.announce))
         while done < config.updates and not stop.requested:
             # Visits fall on multiples of `visit_every`, so that a resumed log has the same lines.
             count = min(program.visit_every - done % program.visit_every, config.updates - done)
             states, metrics = program.advance(states, count)
             done += count
             _check_finite(config, done - count, metrics)
-            lines = rows(config, done, metrics, clock.seconds())
-            for log, row in zip(logs, lines, strict=True):
-                log.write([row])
-            shown.update(done * every_frame, _by_condition(config, lines))
+            lines = rows(config, done, metrics, time.monotonic() - began)
+            for book, line in zip(books, lines, strict=True):
+                book.write(line)
+            notes = [note for book in books for note in book.notes]
+            shown.update(done * every_run, _by_condition(config, lines), notes)
             late = time.monotonic() - saved_at >= 60.0 * keeping.checkpoint_minutes
             if late or stop.requested or done == config.updates:
-                _save(config, program, states, done, folder, keeping)
+                _save(config, states, done, folder, keeping)
                 saved_at = time.monotonic()
-    for log in logs:
-        log.close()
     if done == config.updates:
         _export(config, program, states, folder)
     return done == config.updates
 
 
-class _Clock:
-    """Seconds of training, those before a resumption included."""
+class _Book:
+    """One run's log, and what it warns of."""
 
-    def __init__(self, logs: list[RunLog], done: int):
-        before = 0.0
-        for log in logs:
-            log.truncate_after(done)
-            rows = read_metrics(log.path)
-            before = max(before, rows[-1]["seconds"] if rows else 0.0)
-        self._start = time.monotonic() - before
+    def __init__(
+        self, folder: Path, run: tuple[str, int], program: Program, sinks: Sequence[Sink], done: int
+    ):
+        self._log = RunLog(folder, sinks)
+        self._log.truncate_after(done)
+        earlier = read_metrics(self._log.path)
+        self.seconds_before = earlier[-1]["seconds"] if earlier else 0.0
+        self._name = f"{run[0]}, seed {run[1]}"
+        # Under a mask nothing is suppressed by choosing what does not work.
+        watched = program.learner.config.diagnostics and not condition(run[0]).masked
+        self._watch = SuppressionWatch(program.learner.env.action_names) if watched else None
+        self.notes: list[str] = []
+        for line in earlier:
+            self._look(line)
 
-    def seconds(self) -> float:
-        return time.monotonic() - self._start
+    def write(self, line: dict[str, Any]) -> None:
+        self._log.write([line | self._look(line)])
+
+    def _look(self, line: dict[str, Any]) -> dict[str, Any]:
+        if self._watch is None:
+            return {}
+        found = self._watch.see(line)
+        self.notes = [f"{self._name}: {sentence}" for sentence in sentences(found)]
+        return {"suppressed_since_frames": self._watch.since_frames}
+
+    def __enter__(self) -> "_Book":
+        self._log.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._log.__exit__(*exception)
 
 
 def rows(
@@ -254,7 +280,6 @@ def _identity(config: Config, run: tuple[str, int]) -> dict[str, Any]:
 
 def _save(
     config: Config,
-    program: Program,
     states: TrainState,
     done: int,
     folder: Path,

@@ -70,7 +70,7 @@ def learn(
         params, optimizer_state = carry
         (_, terms), grads = gradient(net, params, batch.take(envs), condition, ppo)
         changes, optimizer_state = optimizer.update(grads, optimizer_state, params)
-        terms["gradient_norm"] = optax.global_norm(grads)
+        terms["gradient_norm"] = optax.tree.norm(grads)
         return (optax.apply_updates(params, changes), optimizer_state), terms
 
     order = _shuffled(key, batch.advantages.shape[1], ppo)

@@ -1,0 +1,168 @@
+"""Evaluations as a table, for the terminal and for the page."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.patches import Patch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from maskless.evaluation import UNTRAINED, Evaluation, RunEvaluation, Summary
+from maskless.report import style
+
+HEADER = ("condition", "masks", "return", "range", "kept", "{score}", "length", "invalid",
+          "changed", "fallback")  # fmt: skip
+TEXT_COLUMNS = 2
+NOTES = {
+    "return": "mean return ± standard error; for several seeds ± their standard deviation.",
+    "range": "95 % bootstrap interval of the mean; for several seeds their lowest to highest.",
+    "kept": "the return as a share of the one under the oracle's masks.",
+    "invalid": "steps that selected an invalid action.",
+    "changed": "steps whose action the oracle's mask would have changed, with the same dice.",
+    "fallback": "steps in which the predicted mask allowed nothing and was ignored. · = never;"
+    " – = not known, because there is no oracle.",
+}
+UNTRAINED_NOTE = (
+    "A condition without a classifier has no predicted masks: its `predicted` is sampling without"
+    " masks, and `untrained` is what its validity head, which nothing has trained, would do."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationTable:
+    """The cells of the table, as text."""
+
+    header: list[str]
+    rows: list[list[str]]
+    has_untrained: bool
+
+    @property
+    def notes(self) -> list[str]:
+        lines = [f"{name}: {what}" for name, what in NOTES.items()]
+        return [*lines, UNTRAINED_NOTE] if self.has_untrained else lines
+
+
+def evaluation_table(
+    runs: Sequence[RunEvaluation], achievement_names: Sequence[str]
+) -> EvaluationTable:
+    """One row for each condition (all its seeds together) and kind of mask."""
+    many = len(achievement_names) > 1
+    header = [title.format(score="achievements" if many else "success") for title in HEADER]
+    rows = []
+    for name in dict.fromkeys(run.condition for run in runs):
+        seeds = [run for run in runs if run.condition == name]
+        modes = [masks for masks in seeds[0].masks if all(masks in run.masks for run in seeds)]
+        for number, masks in enumerate(modes):
+            title = name if number == 0 else ""
+            if number == 0 and len(seeds) > 1:
+                title = f"{name} ({len(seeds)} seeds)"
+            rows.append([title, masks, *_numbers(seeds, masks, many)])
+    return EvaluationTable(header, rows, any(UNTRAINED in run.masks for run in runs))
+
+
+def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
+    found = [run.masks[masks] for run in seeds]
+    mean, spread, low, high = _return_spread(found)
+    oracle = [run.masks["oracle"].mean_return for run in seeds if "oracle" in run.masks]
+    kept = "" if not oracle or sum(oracle) <= 0 else _percent(mean / float(np.mean(oracle)))
+    achieved = f"{_mean(found, 'achievements'):.2f}"
+    return [
+        f"{mean:.2f} ± {spread:.2f}",
+        f"{low:.2f} to {high:.2f}",
+        kept,
+        achieved if many else _percent(_mean(found, "success_rate")),
+        f"{_mean(found, 'length'):.0f}",
+        _percent(_mean(found, "invalid_share")),
+        _percent(_mean(found, "changed_share")),
+        _percent(_mean(found, "fallback_rate")),
+    ]
+
+
+def _return_spread(seeds: list[Summary]) -> tuple[float, float, float, float]:
+    """Mean return, its error, and its range: over episodes for one seed, otherwise over seeds."""
+    if len(seeds) == 1:
+        return seeds[0].mean_return, seeds[0].standard_error, seeds[0].low, seeds[0].high
+    means = np.array([seed.mean_return for seed in seeds])
+    return float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
+
+
+def _mean(found: list[Summary], name: str) -> float:
+    return float(np.mean([getattr(one, name) for one in found]))
+
+
+def _percent(share: float) -> str:
+    """Tells a true zero from a rounded one, and from what nobody knows."""
+    if share == 0:
+        return "·"
+    if share != share:
+        return "–"
+    return "<0.1 %" if abs(share) < 0.001 else f"{100 * share:.1f} %"
+
+
+def print_evaluation(evaluation: Evaluation, console: Console) -> None:
+    table = evaluation_table(evaluation.runs, evaluation.achievement_names)
+    how = "most probable actions" if evaluation.settings["greedy"] else "sampled actions"
+    shown = Table(
+        title=f"{evaluation.env}: {evaluation.settings['episodes']:,} complete episodes of each run"
+        f" under each kind of mask, {how}",
+        caption="\n".join(table.notes),
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    dropped = ("range", "length") if console.width < 110 else ()
+    columns = [number for number, title in enumerate(table.header) if title not in dropped]
+    for number in columns:
+        justify: Any = "left" if number < TEXT_COLUMNS else "right"
+        shown.add_column(table.header[number], justify=justify, no_wrap=True)
+    for number, row in enumerate(table.rows):
+        last = number + 1 == len(table.rows) or table.rows[number + 1][0] != ""
+        shown.add_row(*(row[column] for column in columns), end_section=last)
+    console.print(shown)
+
+
+def headlines(runs: Sequence[RunEvaluation]) -> list[str]:
+    """What a reader should know first: what is kept of the oracle's return, and how."""
+    lines = []
+    for name in dict.fromkeys(run.condition for run in runs):
+        seeds = [run for run in runs if run.condition == name]
+        masks = "predicted" if seeds[0].classifier else "none"
+        if any(not {"oracle", masks} <= run.masks.keys() for run in seeds):
+            continue
+        oracle, kept = (
+            float(np.mean([run.masks[mode].mean_return for run in seeds]))
+            for mode in ("oracle", masks)
+        )
+        if oracle > 0:
+            how = "under predicted masks" if seeds[0].classifier else "without masks"
+            lines.append(
+                f"{name}: {how} it keeps {100 * kept / oracle:.0f} % of what it earns under the"
+                f" oracle's masks ({kept:.2f} of {oracle:.2f})."
+            )
+    return lines
+
+
+def draw_evaluation(runs: Sequence[RunEvaluation], path: Path) -> None:
+    """The mean return of each condition under each kind of mask; lines are the table's ranges."""
+    names = list(dict.fromkeys(run.condition for run in runs))
+    colours = {"oracle": style.BLUE, "predicted": style.GREEN, "none": style.VERMILION}
+    modes = [mode for mode in colours if all(mode in run.masks for run in runs)]
+    with style.figure(path, figsize=(3.3, 0.9 + 0.45 * len(names))) as (fig, axis):
+        for number, mode in enumerate(modes):
+            rows = np.arange(len(names)) + 0.26 * (number - (len(modes) - 1) / 2)
+            for row, name in zip(rows, names, strict=True):
+                seeds = [run.masks[mode] for run in runs if run.condition == name]
+                mean, _, low, high = _return_spread(seeds)
+                axis.barh(row, mean, height=0.24, color=colours[mode])
+                axis.hlines(row, low, high, color="black", linewidth=0.9)
+        axis.set_yticks(np.arange(len(names)), names)
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel("mean return")
+        handles = [Patch(color=colours[mode], label=mode) for mode in modes]
+        fig.legend(handles=handles, loc="outside lower center", ncols=3, title="masks", fontsize=7)

@@ -1,0 +1,101 @@
+"""Toys with known answers, learned by the whole learner."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from maskless import masking
+from maskless.config import Config, Hyperparameters, check
+from maskless.ppo.program import Program, of_run
+from maskless.ppo.rollout import look
+
+from toys import MaskedBandit, Recall
+
+SMALL = Hyperparameters(
+    num_envs=32, rollout=8, minibatches=2, epochs=4, learning_rate=3e-3, entropy=0.003
+)
+
+
+def train(env, updates, conditions=("masked",), ppo=SMALL, **settings):
+    settings = {"width": 32, "seeds": 1} | settings
+    frames = updates * ppo.num_envs * ppo.rollout
+    config = Config(
+        env=env.id, frames=frames, conditions=conditions, ppo=ppo, diagnostics=False, **settings
+    )
+    check(config)
+    program = Program(config, env, visit_every=updates)
+    return program, *program.advance(program.start(), updates)
+
+
+@pytest.fixture(scope="module")
+def bandit():
+    return train(MaskedBandit(), 150, conditions=("masked", "unmasked", "masked-focal"))
+
+
+@pytest.mark.parametrize("run", [0, 1, 2])
+def test_the_bandit_is_played_optimally(bandit, run):
+    program, states, _ = bandit
+    net, params = program.learner.net, of_run(states.params, run)
+    contexts = jnp.eye(3)
+    _, heads = look(net, params, net.initial_carry(3), contexts, jnp.ones(3, bool))
+    masks = MaskedBandit.masks if run != 1 else jnp.ones((3, 4), bool)
+    policy = jnp.exp(masking.masked_log_softmax(heads.logits, masks))
+    np.testing.assert_array_equal(policy.argmax(-1), [1, 2, 0])  # the best valid arms
+    earned = (policy * MaskedBandit.masks * MaskedBandit.payoffs).sum(-1).mean()
+    assert earned > MaskedBandit.optimum - 0.01
+
+
+def test_a_masked_run_never_selects_an_invalid_action(bandit):
+    program, states, _ = bandit
+    learner = program.learner
+    assert learner.config.runs[0][0] == "masked"
+    # What PPO does not see stays untouched: arm 0 is invalid in context 0 and learns nothing there.
+    _, metrics = learner_with_diagnostics(learner).update(
+        of_run(states, 0), of_run(program.conditions, 0)
+    )
+    assert metrics["valid_rate"] == 1.0
+    np.testing.assert_array_equal(metrics["probability_invalid"], 0.0)
+
+
+def learner_with_diagnostics(learner):
+    from maskless.ppo.learner import Learner
+
+    return Learner(dataclasses.replace(learner.config, diagnostics=True), learner.env)
+
+
+def test_the_classifier_learns_the_bandits_masks(bandit):
+    program, states, _ = bandit
+    net, params = program.learner.net, of_run(states.params, 2)
+    _, heads = look(net, params, (), jnp.eye(3), jnp.ones(3, bool))
+    np.testing.assert_array_equal(heads.validity > 0, MaskedBandit.masks)
+
+
+def test_without_a_classifier_the_validity_head_stays_as_it_began(bandit):
+    program, states, _ = bandit
+    begun = program.learner.init(0).params["params"]["heads"]["validity"]
+    ended = of_run(states.params, 0)["params"]["heads"]["validity"]
+    # Compiled and not, the first weights may differ in the last place.
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), begun, ended)
+
+
+@pytest.mark.parametrize(
+    ("net", "updates", "rollout", "learns"),
+    [("mlp", 60, 8, False), ("gru", 60, 8, True), ("hybrid", 25, 64, True)],
+)
+def test_recall_needs_a_memory(net, updates, rollout, learns):
+    ppo = dataclasses.replace(SMALL, rollout=rollout)
+    _, _, metrics = train(Recall(), updates, net=net, ppo=ppo)
+    last = metrics["return"][-8:, 0]
+    assert np.nanmean(last) > 0.95 if learns else np.nanmean(last) < 0.65
+
+
+def test_random_network_distillation_runs_and_its_novelty_fades():
+    ppo = dataclasses.replace(SMALL, rnd=True, rnd_advantage=0.01)
+    _, states, metrics = train(Recall(), 40, net="gru", ppo=ppo)
+    assert metrics["return"][-8:].mean() > 0.9
+    assert np.isfinite(metrics["intrinsic_value_loss"]).all()
+    spread = states.novelty.spread[0]
+    assert 0 < spread < 0.5 * metrics["bonus_spread"][0, 0]
