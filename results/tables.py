@@ -67,7 +67,40 @@ def speed() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"validity": validity, "speed": speed}
+def deployment() -> str:
+    """Returns with and without masks: means over seeds, of whole episodes in 1024 environments."""
+    found = read("learner-classic.json")
+    lines = [
+        "| condition | frames | oracle masks | predicted masks | no masks | kept when predicted |",
+        "|---|---|---|---|---|---|",
+    ]
+    for frames in sorted({row["frames"] for row in found["evaluations"]}):
+        for name in found["config"]["conditions"]:
+            rows = [
+                row
+                for row in found["evaluations"]
+                if (row["frames"], row["condition"]) == (frames, name)
+            ]
+            oracle, predicted, none = (
+                [row["return"] for row in rows if row["masks"] == masks]
+                for masks in ("oracle", "predicted", "none")
+            )
+            kept = 100 * sum(predicted) / sum(oracle)
+            classifier = rows[0]["classifier"]
+            lines.append(
+                f"| `{name}` | {frames / 1e6:.0f} M | {_both(oracle)} |"
+                f" {_both(predicted) if classifier else '–'} | {_both(none)} |"
+                f" {f'{kept:.0f} %' if classifier else '–'} |"
+            )
+    return "\n".join(lines)
+
+
+def _both(returns: list[float]) -> str:
+    """Every seed's mean."""
+    return ", ".join(f"{value:.1f}" for value in returns).replace("-", "−")
+
+
+TABLES = {"validity": validity, "speed": speed, "deployment": deployment}
 
 
 def fill(text: str) -> str:

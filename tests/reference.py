@@ -50,3 +50,19 @@ def kl_balanced_loss(validity_logits, valid, policy_logits, gamma, threshold=0.5
             for v, m, p in zip(validity_logits, valid, policy_logits, strict=True)
         ]
     )
+
+
+def clipped_policy_loss(log_probs, old_log_probs, advantages, clip):
+    terms = []
+    for new, old, advantage in zip(log_probs, old_log_probs, advantages, strict=True):
+        ratio = np.exp(new - old)
+        terms.append(min(ratio * advantage, min(max(ratio, 1 - clip), 1 + clip) * advantage))
+    return -np.mean(terms)
+
+
+def clipped_value_loss(values, old_values, targets, clip):
+    terms = []
+    for value, old, target in zip(values, old_values, targets, strict=True):
+        clipped = min(max(value, old - clip), old + clip)
+        terms.append(max((value - target) ** 2, (clipped - target) ** 2))
+    return 0.5 * np.mean(terms)

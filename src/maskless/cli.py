@@ -7,9 +7,15 @@ from typing import Annotated, Any
 import tyro
 from rich.markup import escape
 
+from maskless.commands.audit import Audit
+from maskless.commands.calibrate import Calibrate
 from maskless.commands.common import ERR
 from maskless.commands.demo import Demo
 from maskless.commands.envs import Envs
+from maskless.commands.eval import Eval
+from maskless.commands.export import Export
+from maskless.commands.override import OverrideCommand
+from maskless.commands.report import Report
 from maskless.commands.theory import Theory
 from maskless.commands.train import Train, default_train
 from maskless.commands.validity import Validity
@@ -24,6 +30,12 @@ def _command(arguments: list[str] | None) -> Any:
         | Annotated[Envs, tyro.conf.subcommand("envs")]
         | Annotated[Validity, tyro.conf.subcommand("validity")]
         | Annotated[Train, train]
+        | Annotated[Eval, tyro.conf.subcommand("eval")]
+        | Annotated[Audit, tyro.conf.subcommand("audit")]
+        | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
+        | Annotated[OverrideCommand, tyro.conf.subcommand("override")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Theory, tyro.conf.subcommand("theory")]
     )
 

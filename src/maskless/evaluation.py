@@ -30,6 +30,8 @@ from maskless.report.files import provenance, write_json
 
 EVALUATION_FILE = "evaluation.json"
 UNTRAINED = "untrained"
+HOST_ENVS = 32
+"""Episodes under way at a time in a Gymnasium environment, each with a game in memory."""
 RESAMPLES = 1000
 """Of the bootstrap interval."""
 
@@ -190,7 +192,8 @@ def evaluate(
     trained = load_runs(Path(folder))
     if env is not None:
         trained = dataclasses.replace(trained, env=_fitting(trained.env, env))
-    slots = min(episodes, num_envs or trained.config.ppo.num_envs)
+    most = HOST_ENVS if _is_host(trained.env) else trained.config.ppo.num_envs
+    slots = min(episodes, num_envs or most)
     per_slot = -(-episodes // slots)
     modes = _modes(trained, masks)
     played = _play_host if _is_host(trained.env) else _play
@@ -227,7 +230,7 @@ def _fitting(trained_on: Environment, id: str) -> Environment:
         return env  # `play_host_episodes` knows what fits
     if tuple(env.action_names) != tuple(trained_on.action_names):
         raise MasklessError(f"{id} has other actions than {trained_on.id}: choose a similar one.")
-    shapes = [jax.eval_shape(e.reset, jax.random.key(0))[0] for e in (trained_on, env)]
+    shapes = [e.observation_shapes for e in (trained_on, env)]
     described = [str(jax.tree.map(lambda x: (x.shape, x.dtype), shape)) for shape in shapes]
     if described[0] != described[1]:
         raise MasklessError(

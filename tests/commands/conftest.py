@@ -1,11 +1,14 @@
 """One tiny training for all tests of the commands that read it."""
 
+import jax
 import numpy as np
 import pytest
 
 from maskless.config import Config, Hyperparameters
 from maskless.ppo import train
+from maskless.ppo.program import of_run
 from maskless.report.files import output_folder, write_json
+from maskless.runs import checkpoints
 from maskless.runs.log import RunLog
 
 
@@ -25,13 +28,15 @@ def training(tmp_path_factory):
         ppo=Hyperparameters(num_envs=8, rollout=16, minibatches=2, epochs=1),
     )
     program = train._program(config)
-    for run in config.runs:
+    states = jax.device_get(program.start())
+    for number, run in enumerate(config.runs):
         place = output_folder(train.run_folder(folder, run))
         write_json(place / "config.json", train._describe(config, program, run))
+        identity = train._identity(config, run)
+        checkpoints.save(place / "checkpoints", 0, of_run(states, number), identity=identity)
         with RunLog(place) as log:
             log.write(rows(np.random.default_rng(run[1])))
     write_json(folder / "config.json", train._describe(config, program, None))
-    train._save(config, program, program.start(), 0, folder, train.Keeping())
     return folder
 
 

@@ -85,7 +85,8 @@ def test_seeds_are_summed_up_as_their_mean_and_range(evaluated):
     table = evaluation_table(evaluated.runs, evaluated.achievement_names)
     row = next(row for row in table.rows if row[1] == "none")
     assert row[2] == f"{spread.mean:.2f} ± {spread.deviation:.2f}"
-    assert table.rows[0][0] == "unmasked (2 seeds)"
+    assert [row[0] for row in table.rows] == ["unmasked", "", "", "", "masked-focal", "", ""]
+    assert table.notes[0] == "Means over 2 seeds of each condition."
     assert table.has_untrained
     kept = headlines(evaluated.runs)
     assert kept[0].startswith("unmasked: without masks it keeps")

@@ -2,12 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-from nets.parameters import random_parameters
+import numpy as np
 
 from maskless.deploy.artifact import save_policy
-from maskless.envs import make
+from maskless.envs.corridor.observation import Observation
 from maskless.nets import encoder_for, make_net
 
+from nets.parameters import random_parameters
 from toys import Tower
 
 
@@ -22,13 +23,23 @@ def make_policy(folder, name="mlp", env=None, width=16, **options):
     return save_policy(folder, net, params, env, **options)
 
 
-def corridor():
-    return make("corridor-r2")
+class CorridorLike:
+    """As much of a corridor as a policy needs: names, and what is observed."""
+
+    id = "corridor-like"
+    action_names = tuple(f"action {n}" for n in range(11))
+    num_actions = 11
+
+    def reset(self, key):
+        return Observation(
+            glyphs=jnp.ones((9, 9), jnp.int8),
+            blstats=jnp.ones(27, jnp.int32),
+            message=jnp.int32(1),
+            previous_action=jnp.int32(1),
+        ), None
 
 
 def tower_observations(count, seed=0):
     """Observations as the tower shows them, with levels small enough for random weights."""
-    keys = jax.random.split(jax.random.key(seed), 3)
-    limits = (4, 5, 10)
-    numbers = [jax.random.randint(key, (count,), 0, n) for key, n in zip(keys, limits, strict=True)]
-    return jnp.stack(numbers, -1)
+    dice = np.random.default_rng(seed)
+    return np.stack([dice.integers(0, n, count) for n in (4, 5, 10)], -1).astype(np.int32)

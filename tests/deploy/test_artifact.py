@@ -7,12 +7,13 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
-from deploy.made import make_policy
 
 from maskless.deploy import artifact
 from maskless.deploy.artifact import change_policy, read_artifact
 from maskless.errors import MasklessError
 from maskless.nets import MLP
+
+from deploy.made import make_policy
 
 
 @pytest.fixture(scope="module")

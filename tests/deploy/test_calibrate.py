@@ -3,8 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from deploy.drift import Drift
-from deploy.made import make_policy
 from scipy import stats
 
 from maskless.deploy.calibrate import (
@@ -17,6 +15,9 @@ from maskless.deploy.calibrate import (
 from maskless.deploy.play import Player, States
 from maskless.deploy.policy import as_array, load
 from maskless.errors import MasklessError
+
+from deploy.drift import Drift
+from deploy.made import make_policy
 
 ALPHA, DELTA = 0.01, 0.05
 

@@ -5,13 +5,11 @@ import json
 import jax
 import numpy as np
 import pytest
-from deploy.made import corridor, make_policy
 
 from maskless.commands.export import Export
 from maskless.deploy.artifact import change_policy
 from maskless.deploy.export import (
     compare,
-    needs_batch,
     onnx_runner,
     stablehlo_runner,
     step_function,
@@ -21,6 +19,8 @@ from maskless.deploy.export import (
 )
 from maskless.deploy.policy import load
 from maskless.errors import MasklessError
+
+from deploy.made import CorridorLike, make_policy
 
 RULES = [
     {"action": "jump", "effect": "never", "threshold": None, "when": "observation[1] >= 3"},
@@ -38,16 +38,11 @@ def small(tmp_path_factory):
     return load(folder)
 
 
-@pytest.fixture(scope="module", params=["mlp", "gru", "hybrid"])
-def policy(request, small, tmp_path_factory):
-    """Every network; the GRU reads glyphs and other fields, the hybrid has rules."""
-    if request.param == "mlp":
-        return small
-    folder = tmp_path_factory.mktemp("policy") / "policy"
-    make_policy(folder, request.param, corridor() if request.param == "gru" else None, width=8)
-    if request.param == "hybrid":
-        change_policy(folder, CHANGES)
-    return load(folder)
+@pytest.fixture(scope="module")
+def on_glyphs(tmp_path_factory):
+    """A GRU with many observation fields."""
+    folder = tmp_path_factory.mktemp("glyphs") / "policy"
+    return load(make_policy(folder, "gru", CorridorLike(), width=8))
 
 
 def check_equal(policy, run, batch):
@@ -56,32 +51,39 @@ def check_equal(policy, run, batch):
     assert wrong == 0
 
 
-def test_stablehlo_equals_native(policy):
-    check_equal(policy, stablehlo_runner(policy, to_stablehlo(policy)), 7)
+def test_stablehlo_equals_native_for_any_batch(small):
+    run = stablehlo_runner(small, to_stablehlo(small))
+    for batch in (1, 7):
+        check_equal(small, run, batch)
 
 
-def test_onnx_equals_native_in_onnxruntime(policy):
+def test_onnx_equals_native_for_any_batch(small, on_glyphs):
+    onnx = pytest.importorskip("onnx")
     pytest.importorskip("jax2onnx")
     pytest.importorskip("onnxruntime")
-    fixed = needs_batch(policy)
-    if fixed:
-        with pytest.raises(MasklessError, match="needs a fixed batch size"):
-            to_onnx(policy)
-    check_equal(policy, onnx_runner(to_onnx(policy, 7 if fixed else None)), 7)
+    content = to_onnx(small)
+    check_equal(small, onnx_runner(content), 1)
+    check_equal(on_glyphs, onnx_runner(to_onnx(on_glyphs)), 7)
+    model = onnx.load_from_string(content)
+    about = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
+    assert about["action_names"] == list(small.action_names)
+    assert [entry.name for entry in model.graph.input] == ["observation"]
+    assert [entry.name for entry in model.graph.output] == ["log_probs", "validity", "mask"]
 
 
-def test_both_take_any_batch(small):
-    run = stablehlo_runner(small, to_stablehlo(small))
-    for batch in (1, 3):
-        check_equal(small, run, batch)
+def test_onnx_of_the_hybrid_equals_native_for_a_fixed_batch(tmp_path):
     pytest.importorskip("jax2onnx")
-    run = onnx_runner(to_onnx(small))
-    for batch in (1, 3):
-        check_equal(small, run, batch)
+    pytest.importorskip("onnxruntime")
+    folder = make_policy(tmp_path / "policy", "hybrid", width=8)
+    change_policy(folder, CHANGES)
+    policy = load(folder)
+    with pytest.raises(MasklessError, match="needs a fixed batch size"):
+        to_onnx(policy)
+    check_equal(policy, onnx_runner(to_onnx(policy, 3)), 3)
 
 
-def test_the_step_is_what_act_does(tmp_path):
-    policy = load(make_policy(tmp_path / "policy", "gru", width=8))
+def test_the_step_is_what_act_does(on_glyphs):
+    policy = on_glyphs
     step = step_function(policy)
     zeros = [np.zeros((7, *x.shape), x.dtype) for x in step.inputs.values()]
     outputs = dict(zip(step.outputs, jax.jit(step.call)(*zeros), strict=True))
@@ -126,14 +128,3 @@ def test_nothing_is_written_that_differs(tmp_path, monkeypatch):
     with pytest.raises(MasklessError, match="was not written"):
         write_export(policy, tmp_path / "policy.stablehlo", "stablehlo")
     assert not (tmp_path / "policy.stablehlo").exists()
-
-
-def test_onnx_says_what_it_is(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("jax2onnx")
-    policy = load(make_policy(tmp_path / "policy", width=8))
-    model = onnx.load_from_string(to_onnx(policy))
-    about = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
-    assert about["action_names"] == list(policy.action_names)
-    assert [entry.name for entry in model.graph.input] == ["observation"]
-    assert [entry.name for entry in model.graph.output] == ["log_probs", "validity", "mask"]

@@ -3,18 +3,19 @@
 import jax
 import numpy as np
 import pytest
-from deploy.drift import Drift
-from deploy.made import make_policy, tower_observations
 
 from maskless.commands.calibrate import Calibrate
 from maskless.commands.override import OverrideCommand
 from maskless.deploy.artifact import change_policy
-from maskless.deploy.dry_run import dry_run, with_overrides
+from maskless.deploy.dry_run import dry_run
 from maskless.deploy.observations import Field
 from maskless.deploy.overrides import Override, check_overrides, parse_condition
-from maskless.deploy.play import Player
+from maskless.deploy.play import States
 from maskless.deploy.policy import load
 from maskless.errors import MasklessError
+
+from deploy.drift import Drift
+from deploy.made import make_policy, tower_observations
 
 FIELDS = (
     Field("glyphs", (9, 9), "int8"),
@@ -121,19 +122,30 @@ def drift(tmp_path_factory):
 
 def test_a_dry_run_counts_what_the_rules_change(drift):
     policy = load(drift)
-    states = Player(policy, Drift(), envs=32, states=4).play(KEY, 32, masks="predicted").states
-    rules = [Override("up", "never", when="place[1] > 0")]
-    found = dry_run(policy, rules, states)
-    leaves = [leaf.reshape(128, 2) for leaf in states.leaves]
-    now = policy.predict_mask(leaves, states.validity.reshape(128, 3))
-    then = with_overrides(policy, rules).predict_mask(leaves, states.validity.reshape(128, 3))
-    high = states.leaves[1].reshape(128, 2)[:, 1] > 0
-    masked = np.asarray(now.mask)[:, 2] & high
+    dice = np.random.default_rng(0)
+    states = States(
+        leaves=[dice.normal(size=(32, 4, 2)).astype(np.float32) for _ in policy.fields],
+        logits=dice.normal(size=(32, 4, 3)).astype(np.float32),
+        validity=dice.normal(size=(32, 4, 3)).astype(np.float32),
+        valid=dice.random((32, 4, 3)) < 0.5,
+    )
+    found = dry_run(policy, [Override("up", "never", when="place[1] > 0")], states)
+    predicted, valid = states.validity.reshape(-1, 3) > 0, states.valid.reshape(-1, 3)
+    high = states.leaves[1].reshape(-1, 2)[:, 1] > 0
+    after = predicted.copy()
+    after[high, 2] = False
+    rest = np.ones_like(predicted)
+    rest[high, 2] = False
+    empty = ~predicted.any(-1), ~after.any(-1)
+    before = predicted | empty[0][:, None]
+    after = np.where(empty[1][:, None], rest, after)
     assert found.states == 128
-    assert found.forbidden[2] == masked.sum() > 0
-    assert found.forbidden_rightly[2] == (masked & ~states.valid.reshape(128, 3)[:, 2]).sum()
-    assert found.changed == np.asarray(now.mask != then.mask).any(-1).sum()
-    assert found.policy_change > 0
+    assert found.fallbacks == (empty[0].sum(), empty[1].sum())
+    assert found.changed == (before != after).any(-1).sum() > 0
+    np.testing.assert_array_equal(found.allowed, (after & ~before).sum(0))
+    np.testing.assert_array_equal(found.allowed_rightly, (after & ~before & valid).sum(0))
+    np.testing.assert_array_equal(found.forbidden, (before & ~after).sum(0))
+    np.testing.assert_array_equal(found.forbidden_rightly, (before & ~after & ~valid).sum(0))
 
 
 def test_the_commands(drift, capsys):

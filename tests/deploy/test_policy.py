@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from deploy.made import corridor, make_policy, tower_observations
 
 from maskless.deploy.artifact import change_policy
 from maskless.deploy.policy import load
 from maskless.errors import MasklessError
+
+from deploy.made import CorridorLike, make_policy, tower_observations
 
 KEY = jax.random.key(3)
 
@@ -41,7 +42,7 @@ def heads_of(policy, sequence, resets):
 def test_steps_are_those_of_the_network_on_the_whole_sequence(gru):
     policy = gru
     sequence = tower_observations(6 * 4).reshape(6, 4, 3)
-    resets = jax.random.bernoulli(KEY, 0.3, (6, 4))
+    resets = np.random.default_rng(0).random((6, 4)) < 0.3
     heads = heads_of(policy, sequence, resets)
     carry = policy.initial_carry(4)
     for step in range(6):
@@ -121,10 +122,9 @@ def test_a_threshold_of_none_always_allows(tmp_path):
 
 
 def test_corridor_observations_come_as_class_or_mapping(tmp_path):
-    env = corridor()
-    policy = load(make_policy(tmp_path / "policy", "gru", env))
-    shapes, _ = jax.eval_shape(env.reset, KEY)
-    one = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), shapes)
+    env = CorridorLike()
+    policy = load(make_policy(tmp_path / "policy", "mlp", env))
+    one, _ = env.reset(KEY)
     _, _, info = policy.act(one, None, KEY)
     fields = {name: np.asarray(getattr(one, name)) for name in one.__dataclass_fields__}
     _, _, same = policy.act(fields, None, KEY)

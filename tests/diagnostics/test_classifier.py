@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
-from diagnostics import slow
 
 from maskless.diagnostics import classifier
+
+from diagnostics import slow
 
 
 @functools.partial(jax.jit, static_argnames="stride")

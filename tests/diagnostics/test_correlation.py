@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from diagnostics import slow
 
 from maskless.diagnostics import correlation
+
+from diagnostics import slow
 
 SIZES = (slow.ACTIONS, 5, 9)
 

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import jax
-from diagnostics import slow
 
 from maskless.diagnostics import classifier, correlation, suppression
+
+from diagnostics import slow
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 

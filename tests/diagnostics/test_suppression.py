@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from diagnostics import slow
 
 from maskless.diagnostics import suppression
+
+from diagnostics import slow
 
 
 def step(state, rollout, update):

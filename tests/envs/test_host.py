@@ -16,7 +16,7 @@ from maskless.envs.corridor.observation import from_nle
 from maskless.envs.host import arrays
 from maskless.envs.workers import HostVectorEnv
 
-from host_toys import LIMIT, mask_from_observation
+from host_toys import LIMIT, Steps, mask_from_observation
 
 STEPS = "gymnasium:host_toys:Steps-v0"
 ENVS = 4
@@ -103,6 +103,17 @@ def test_trouble_in_an_environment_is_one_sentence_and_leaves_no_process(trouble
     worlds = HostVectorEnv(env, 2)
     with pytest.raises(MasklessError, match=sentence):
         play(worlds)
+    assert multiprocessing.active_children() == []
+
+
+def test_what_a_worker_cannot_import_is_said_before_it_starts():
+    class Local(Steps):
+        pass
+
+    gymnasium.register("Local-v0", Local)
+    env = maskless.make("gymnasium:Local-v0", workers=1)
+    with pytest.raises(MasklessError, match=r"cannot be sent to a worker process .*workers=0"):
+        HostVectorEnv(env, 2)
     assert multiprocessing.active_children() == []
 
 

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nets.parameters import random_parameters
 
 import maskless
 from maskless.envs.corridor.glyphs import NUM_GLYPHS
@@ -21,6 +20,8 @@ from maskless.nets.encoders import (
     _windows,
     flatten,
 )
+
+from nets.parameters import random_parameters
 
 TIME, BATCH = 2, 3
 

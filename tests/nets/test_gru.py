@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from nets.parameters import random_parameters
 
 from maskless.nets.gru import GRULayer
+
+from nets.parameters import random_parameters
 
 TIME, BATCH, INPUTS, WIDTH = 9, 4, 6, 5
 

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nets.parameters import random_parameters
 
 from maskless.envs.corridor.observation import Observation
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import GRU, MLP, Heads, Hybrid, encoder_for, make_net
+
+from nets.parameters import random_parameters
 
 ACTIONS, TIME, BATCH = 6, 12, 5
 

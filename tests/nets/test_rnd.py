@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from nets.parameters import random_parameters
 
 from maskless.envs.corridor.observation import Observation
 from maskless.nets import RandomNetworkDistillation
 from maskless.nets.rnd import novelty_view
+
+from nets.parameters import random_parameters
 
 
 def places(count, seed=0):

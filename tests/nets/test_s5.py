@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from nets.parameters import random_parameters
 
 from maskless.nets import s5
+
+from nets.parameters import random_parameters
 
 TIME, BATCH, WIDTH = 13, 3, 8
 

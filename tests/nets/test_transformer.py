@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from nets.parameters import random_parameters
 
 from maskless.errors import MasklessError
 from maskless.nets import Hybrid
 from maskless.nets.transformer import Gate, GatedTransformerXL, Memory, empty_memory
+
+from nets.parameters import random_parameters
 
 HEADS, WIDTH, MEMORY, WINDOW = 2, 8, 6, 4
 

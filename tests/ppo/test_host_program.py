@@ -40,6 +40,13 @@ def program_of(config):
     return HostProgram(config, maskless.make(config.env, **config.env_options))
 
 
+def random_params(net, observation):
+    """Some parameters, without the time it takes to compile good ones."""
+    reset, random = jnp.ones((1, 1), bool), np.random.default_rng(0)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), net.initial_carry(1), observation, reset)
+    return jax.tree.map(lambda x: 0.1 * random.standard_normal(x.shape, np.float32), shapes)
+
+
 @pytest.fixture(scope="module")
 def program():
     program = program_of(configuration())
@@ -204,8 +211,7 @@ def test_without_an_oracle_nobody_knows_what_is_invalid():
     with pytest.raises(MasklessError, match="has 4 actions"):
         play_host_episodes(env, PerfectNet(num_actions=4), {}, masks="none")
     taller = make_net("mlp", num_actions=3, width=4)
-    numbers, reset = jnp.zeros((1, 1, 9)), jnp.ones((1, 1), bool)
-    params = taller.init(jax.random.key(0), taller.initial_carry(1), numbers, reset)
+    params = random_params(taller, jnp.zeros((1, 1, 9)))
     with pytest.raises(MasklessError, match="cannot read the observations"):
         play_host_episodes(env, taller, params, masks="none")
 
@@ -216,7 +222,7 @@ def test_a_policy_made_for_our_corridors_acts_in_the_real_game():
     real = maskless.make("gymnasium:MiniHack-Corridor-R3-v0", workers=0, max_episode_steps=20)
     net = make_net("mlp", num_actions=real.num_actions, encoder="glyphs", width=8)
     zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), real.observation_shapes)
-    params = net.init(jax.random.key(0), net.initial_carry(1), zeros, jnp.ones((1, 1), bool))
+    params = random_params(net, zeros)
     records = [
         play_host_episodes(real, net, params, masks=masks, num_envs=2)
         for masks in ("predicted", "none")

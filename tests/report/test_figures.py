@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from report import synthetic
 
 from maskless import MasklessError
 from maskless.report import figures
 from maskless.report.figures import Run, band, tracked_actions
+
+from report import synthetic
 
 NAMES = ("noop", "descend", "sometimes", "seldom", "never")
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,10 +20,11 @@ class Audit:
     (The masks of an environment itself are audited by `maskless validity`.)
 
     Example: maskless audit runs/corridor-r2-mlp-1/masked-kl/seed-0
+
     Example: maskless audit runs/craftax-classic-gru-1 --states 1e5 --episodes 1024
     """
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """Folder of a run or of a training."""
     states: float = 2e4
     """States in which masks are compared."""

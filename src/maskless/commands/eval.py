@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -19,10 +19,11 @@ class Eval:
     one compiled program. Writes evaluation.json into the folder of each run.
 
     Example: maskless eval runs/craftax-classic-gru-1 --episodes 10240
+
     Example: maskless eval runs/corridor-r2-mlp-1/masked-kl/seed-0 --masks predicted none --greedy
     """
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """Folder of a run or of a training."""
     masks: tuple[Literal["oracle", "predicted", "none"], ...] = ("oracle", "predicted", "none")
     """Under which masks to play."""

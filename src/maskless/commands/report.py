@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -17,10 +18,11 @@ class Report:
     network. The figures are also written, into figures/ beside the page.
 
     Example: maskless report runs/craftax-classic-gru-1
+
     Example: maskless report runs/a runs/b --out comparison/report.html
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: tyro.conf.Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN...")]]
     """Folders of runs or of whole trainings."""
     out: Path | None = None
     """The page; default report.html in the first folder."""

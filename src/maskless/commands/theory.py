@@ -14,6 +14,7 @@ class Theory:
     """Check every statement of the paper's theory numerically, as printed and as corrected.
 
     Example: maskless theory
+
     Example: maskless theory --mdps 200 --out /tmp/theory
     """
 

@@ -24,7 +24,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from safetensors import SafetensorError
 
-from maskless.deploy.observations import Field, describe_fields, rebuild
+from maskless.deploy.observations import Field, fields_of, rebuild
 from maskless.deploy.overrides import Override, check_overrides
 from maskless.envs.base import Environment
 from maskless.errors import MasklessError
@@ -69,7 +69,6 @@ def save_policy(
     head was trained. If writing fails, what was there before stays."""
     flat = flatten_dict(params["params"], sep="/")
     weights = safetensors.numpy.save({name: np.asarray(x) for name, x in flat.items()})
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
     about = {
         "format": FORMAT,
         "net": {
@@ -80,7 +79,7 @@ def save_policy(
         },
         "env": env.id,
         "action_names": list(env.action_names),
-        "observation": [field.to_json() for field in describe_fields(observation)],
+        "observation": [field.to_json() for field in fields_of(env)],
         "threshold": threshold,
         "classifier": classifier,
         "overrides": [],

@@ -197,11 +197,11 @@ def closest_policy(states: States, thresholds: tuple[Threshold, ...]) -> list[Th
     scores = jax.nn.sigmoid(validity)
     oracle = masking.masked_log_softmax(logits, valid)
     mean_change = jax.jit(partial(_mean_change, logits, scores, oracle))
-    columns = zip(np.asarray(scores).T, np.asarray(valid).T, strict=True)
+    columns = list(zip(np.asarray(scores).T, np.asarray(valid).T, strict=True))
     tried = [_candidates(*column) for column in columns]
-    columns = zip(tried, np.asarray(scores).T, np.asarray(valid).T, strict=True)
-    alone = jnp.array([_best_alone(*column) for column in columns], jnp.float32)
-    found = [_descend(mean_change, tried, start) for start in (as_array(thresholds), alone)]
+    alone = [_best_alone(t, *column) for t, column in zip(tried, columns, strict=True)]
+    starts = (as_array(thresholds), jnp.array(alone, jnp.float32))
+    found = [_descend(mean_change, tried, start) for start in starts]
     _, chosen = min(found, key=lambda result: result[0])
     return [None if t < 0 else float(t) for t in np.asarray(chosen)]
 

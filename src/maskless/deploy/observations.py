@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from maskless.envs.base import Environment
 from maskless.envs.corridor.observation import Observation
 from maskless.errors import MasklessError
 
@@ -51,6 +52,14 @@ def _are_sizes(shape: list[Any]) -> bool:
 def describe_fields(observation: PyTree) -> list[Field]:
     """The fields of one observation (or its `jax.eval_shape`), in the order of its leaves."""
     return [Field(name, tuple(x.shape), str(x.dtype)) for name, x in _named(observation).items()]
+
+
+def fields_of(env: Environment) -> list[Field]:
+    """What an environment shows. One that is not played inside JAX says so itself."""
+    shapes = getattr(env, "observation_shapes", None)
+    if shapes is None:
+        shapes, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    return describe_fields(shapes)
 
 
 def rebuild(encoder: str, fields: Sequence[Field], leaves: Sequence[Any]) -> PyTree:

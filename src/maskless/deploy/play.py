@@ -15,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from maskless import masking
-from maskless.deploy.observations import describe_fields, match
+from maskless.deploy.observations import fields_of, match
 from maskless.deploy.policy import Policy
 from maskless.envs import Environment, VectorEnv, make
 from maskless.errors import MasklessError
@@ -205,8 +205,7 @@ def check_fit(policy: Policy, env: Environment) -> None:
         raise MasklessError(
             f"{env.id} has other actions than the policy was trained for: name another with --env."
         )
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    if tuple(describe_fields(observation)) != policy.fields:
+    if tuple(fields_of(env)) != policy.fields:
         raise MasklessError(
             f"{env.id} has other observations than the policy was trained for: name another with"
             " --env."

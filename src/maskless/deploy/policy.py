@@ -68,6 +68,7 @@ class Policy:
         self.params = jax.tree.map(jnp.asarray, artifact.params)
         self.thresholds = as_array(artifact.thresholds)
         self._act = jax.jit(self._choose, static_argnames=("masks", "greedy"))
+        self._carry_shapes: dict[int, Any] = {}
         self._uncounted: list[Array] = []
         self._counts = np.zeros(2 + len(artifact.overrides), np.int64)
 
@@ -210,8 +211,10 @@ class Policy:
         return action, carry, info, jnp.stack(counted).sum(-1, dtype=jnp.int32)
 
     def _check_carry(self, carry: Carry, batch: int) -> Carry:
-        expected = jax.eval_shape(partial(self.net.initial_carry, batch))
-        if _shapes(carry) != _shapes(expected):
+        if batch not in self._carry_shapes:
+            expected = jax.eval_shape(partial(self.net.initial_carry, batch))
+            self._carry_shapes[batch] = _shapes(expected)
+        if _shapes(carry) != self._carry_shapes[batch]:
             raise MasklessError(
                 f"The carry does not fit {batch} observations of this policy: start with"
                 f" policy.initial_carry({batch}) and pass on what act returns."
@@ -258,9 +261,9 @@ def as_array(thresholds: Sequence[float | None]) -> Float[Array, " actions"]:
     return jnp.array([-1.0 if t is None else t for t in thresholds], jnp.float32)
 
 
-def _shapes(tree: PyTree) -> tuple[str, list[tuple[int, ...]]]:
+def _shapes(tree: PyTree) -> tuple[Any, list[tuple[int, ...]]]:
     leaves, structure = jax.tree.flatten(tree)
-    return str(structure), [tuple(np.shape(leaf)) for leaf in leaves]
+    return structure, [tuple(np.shape(leaf)) for leaf in leaves]
 
 
 def _check_reset(reset: Any, batch: int, batched: bool) -> Array | np.ndarray:

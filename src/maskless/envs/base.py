@@ -68,6 +68,11 @@ class Environment(abc.ABC):
         return len(self.action_names)
 
     @property
+    def observation_shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """Shapes and types of one observation."""
+        return jax.eval_shape(self.reset, jax.random.key(0))[0]
+
+    @property
     def default_params(self) -> Any:
         """The parameters used when none are given."""
         return None

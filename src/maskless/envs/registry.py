@@ -1,6 +1,7 @@
 """`make(id)`: every environment by name, your own included."""
 
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from maskless.envs.base import Environment
 from maskless.errors import MasklessError, UnknownNameError
 
 _CORRIDOR = "maskless.envs.corridor.env:make_corridor"
+_GYMNASIUM = "maskless.envs.host:HostEnvironment"
 # "module:factory", imported on first use: Craftax loads textures when imported. A factory that
 # makes several environments takes the id as an argument of that name.
 _REGISTRY: dict[str, str | Callable[..., Environment]] = {
@@ -35,13 +37,14 @@ def register(id: str, factory: str | Callable[..., Environment]) -> None:
 def make(id: str, **options: Any) -> Environment:
     """The environment called `id`, e.g. `make("craftax-classic", rules="exact")`.
 
-    Your own needs no registration: `make("your_package.your_module:YourEnvironment")`.
+    Your own needs no registration: `make("your_package.your_module:YourEnvironment")`. Neither
+    does one of Gymnasium's: `make("gymnasium:Taxi-v3")`.
     """
     if not isinstance(id, str):
         raise MasklessError(f"An environment id is a string such as 'craftax', not {id!r}.")
     if id not in _REGISTRY and ":" not in id:
         raise UnknownNameError("environment", id, _REGISTRY)
-    factory = _REGISTRY.get(id, id)
+    factory = _REGISTRY.get(id, _GYMNASIUM if id.startswith("gymnasium:") else id)
     if isinstance(factory, str):
         factory = _import_factory(factory)
     parameters = inspect.signature(factory).parameters
@@ -59,6 +62,8 @@ def make(id: str, **options: Any) -> Environment:
 
 def _import_factory(path: str) -> Callable[..., Environment]:
     module_name, _, attribute = path.partition(":")
+    if path == _GYMNASIUM and importlib.util.find_spec("gymnasium") is None:
+        raise MasklessError("Gymnasium is not installed: run pip install 'maskless[gymnasium]'.")
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:

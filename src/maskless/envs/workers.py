@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import pickle
 import signal
 import traceback
 from collections.abc import Iterator, Sequence
@@ -158,7 +159,7 @@ class Worker:
         with _environment_variables(_WORKER_SETTINGS):
             try:
                 self._process.start()
-            except (AttributeError, TypeError, ValueError) as error:  # what pickle says
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise MasklessError(
                     f"{self._id} cannot be sent to a worker process ({error}): register it with a"
                     " class that can be imported, or give the option workers=0."

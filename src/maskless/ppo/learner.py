@@ -45,7 +45,7 @@ class Learner:
         self.config = config
         self.env = env
         self.venv = VectorEnv(env, config.ppo.num_envs)
-        self.observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
+        self.observation = env.observation_shapes
         self.net = make_net(
             config.net,
             num_actions=env.num_actions,
@@ -54,10 +54,10 @@ class Learner:
         )
         self.optimizer = make_optimizer(config.ppo, config.updates)
 
-    def init(self, seed: int | Int[Array, ""]) -> TrainState:
-        """The state before the first update."""
+    def init(self, seed: int | Int[Array, ""], actor: Actor | None = None) -> TrainState:
+        """The state before the first update; in new worlds, unless an `actor` is given."""
         key, net_key, novelty_key, world_key = jax.random.split(jax.random.key(seed), 4)
-        actor = start(self.venv, self.net, world_key)
+        actor = start(self.venv, self.net, world_key) if actor is None else actor
         sequence = jax.tree.map(lambda x: x[None, :1], (actor.now.observation, actor.reset))
         carry = self.net.initial_carry(1)
         params = self.net.init(net_key, carry, *sequence)
@@ -123,7 +123,7 @@ class Learner:
         )
         metrics |= _episodes(rollout) | _value(rollout, batch)
         metrics["learning_rate"] = self._learning_rate(state.update)
-        if bonus is not None:
+        if novelty is not None and bonus is not None:
             metrics["intrinsic_reward"] = jnp.mean(bonus)
             metrics["bonus_spread"] = novelty.spread
         state = dataclasses.replace(

@@ -1,6 +1,6 @@
 """All runs of a configuration, seeds times conditions, as one compiled program."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,16 @@ from maskless.ppo.update import Metrics
 class Program:
     """The runs share every operation on the device; nothing passes between them."""
 
+    resumes_exactly: ClassVar[bool] = True
+    """Whether saved states lead to the very same numbers as if training had never stopped."""
+
     def __init__(self, config: Config, env: Environment, *, visit_every: int = 1):
         """`visit_every`: how many updates at most are done between two visits of the host."""
         self.learner = Learner(config, env)
         self.conditions = stack([condition(name) for name, _ in config.runs])
         self.seeds = jnp.array([seed for _, seed in config.runs])
         self.visit_every = visit_every
-        self._start = jax.jit(jax.vmap(self.learner.init))
+        self._start = jax.jit(jax.vmap(self._init))
         # The old states are given up, so that two copies of all worlds never exist at once.
         self._advance = jax.jit(self._updates, donate_argnums=0)
 
@@ -33,7 +36,7 @@ class Program:
 
     def like(self) -> TrainState:
         """Shapes and types of one run's state."""
-        return jax.eval_shape(self.learner.init, jax.ShapeDtypeStruct((), jnp.int32))
+        return jax.eval_shape(self._init, jax.ShapeDtypeStruct((), jnp.int32))
 
     def advance(self, states: TrainState, updates: int) -> tuple[TrainState, dict[str, np.ndarray]]:
         """The states after `updates` more updates, and the metrics of each. [updates, runs, ...]
@@ -42,6 +45,12 @@ class Program:
         """
         states, buffers = self._advance(states, self.conditions, jnp.int32(updates))
         return states, {name: np.asarray(b)[:updates] for name, b in buffers.items()}
+
+    def close(self) -> None:
+        """Gives back what is held outside of JAX: nothing here."""
+
+    def _init(self, seed: Int[Array, ""]) -> TrainState:
+        return self.learner.init(seed)
 
     def _updates(
         self, states: TrainState, conditions: Condition, count: Int[Array, ""]

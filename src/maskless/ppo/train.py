@@ -82,12 +82,12 @@ def train(
             f"{folder} already holds a training: go on with --resume {folder}, or choose another"
             " folder with --out."
         )
-    program = _program(config)
-    output_folder(folder)
-    for place, run in zip(_folders(config, folder), config.runs, strict=True):
-        write_json(output_folder(place) / "config.json", _describe(config, program, run))
-    write_json(folder / "config.json", _describe(config, program, None))
-    return _train(config, program, program.start(), 0, folder, keeping, sinks)
+    with contextlib.closing(make_program(config)) as program:
+        output_folder(folder)
+        for place, run in zip(_folders(config, folder), config.runs, strict=True):
+            write_json(output_folder(place) / "config.json", _describe(config, program, run))
+        write_json(folder / "config.json", _describe(config, program, None))
+        return _train(config, program, program.start(), 0, folder, keeping, sinks)
 
 
 def resume(
@@ -97,11 +97,17 @@ def resume(
     sinks: Sinks = no_sinks,
     warn: Callable[[str], None] = print,
 ) -> bool:
-    """Continues a training from its newest checkpoint, bit for bit as if it had never stopped."""
+    """Continues a training from its newest checkpoint, bit for bit as if it had never stopped
+    (in a Gymnasium environment: with new episodes)."""
     config = read_config(folder)
-    program = _program(config)
-    update, states = _restore(config, program, folder, warn)
-    return _train(config, program, states, update, folder, keeping, sinks)
+    with contextlib.closing(make_program(config)) as program:
+        update, states = _restore(config, program, folder, warn)
+        if not program.resumes_exactly:
+            warn(
+                f"The worlds of {config.env} cannot be saved: the runs go on with new episodes, so"
+                " that their numbers will differ from those of runs that were never stopped."
+            )
+        return _train(config, program, states, update, folder, keeping, sinks)
 
 
 def read_config(folder: Path) -> Config:
@@ -120,9 +126,14 @@ def _folders(config: Config, folder: Path) -> list[Path]:
     return [run_folder(folder, run) for run in config.runs]
 
 
-def _program(config: Config) -> Program:
+def make_program(config: Config) -> Program:
     env = make(config.env, **config.env_options)
-    return Program(config, env, visit_every=max(1, config.updates // LOG_LINES))
+    visit_every = max(1, config.updates // LOG_LINES)
+    if config.env.startswith("gymnasium:"):
+        from maskless.ppo.host import HostProgram  # needs Gymnasium, which is optional
+
+        return HostProgram(config, env, visit_every=visit_every)
+    return Program(config, env, visit_every=visit_every)
 
 
 def _train(
@@ -270,7 +281,7 @@ def _check_finite(config: Config, done: int, metrics: dict[str, np.ndarray]) -> 
     )
 
 
-def _identity(config: Config, run: tuple[str, int]) -> dict[str, Any]:
+def identity_of(config: Config, run: tuple[str, int]) -> dict[str, Any]:
     """What makes a checkpoint this run's and no other's."""
     content = config.to_json()
     for name in ("conditions", "seeds", "first_seed"):
@@ -290,7 +301,7 @@ def _save(
             run_folder(folder, run) / "checkpoints",
             done,
             jax.device_get(of_run(states, number)),
-            identity=_identity(config, run),
+            identity=identity_of(config, run),
             keep=keeping.keep,
         )
 
@@ -307,7 +318,7 @@ def _restore(
         try:
             states = [
                 checkpoints.restore(
-                    place, like, identity=_identity(config, run), update=update, warn=warn
+                    place, like, identity=identity_of(config, run), update=update, warn=warn
                 )[1]
                 for place, run in zip(places, config.runs, strict=True)
             ]

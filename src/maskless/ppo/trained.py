@@ -12,7 +12,7 @@ from maskless.config import Config
 from maskless.envs import Environment
 from maskless.errors import MasklessError
 from maskless.nets import Network
-from maskless.ppo.train import _identity, _program, read_config, run_folder
+from maskless.ppo.train import identity_of, make_program, read_config, run_folder
 from maskless.runs import checkpoints
 
 
@@ -62,7 +62,7 @@ def load_runs(folder: Path, *, warn: Callable[[str], None] = warnings.warn) -> T
     folder = Path(folder)
     config = read_config(folder)
     found = find_runs(folder)
-    program = _program(config)
+    program = make_program(config)
     like = program.like()
     runs = []
     for place, name, seed in found:
@@ -71,7 +71,7 @@ def load_runs(folder: Path, *, warn: Callable[[str], None] = warnings.warn) -> T
                 f"{place} has no checkpoint yet: train it first, or name another run."
             )
         update, state = checkpoints.restore(
-            place / "checkpoints", like, identity=_identity(config, (name, seed)), warn=warn
+            place / "checkpoints", like, identity=identity_of(config, (name, seed)), warn=warn
         )
         runs.append(TrainedRun(place, name, seed, update, state.params))
     return Trained(config, program.learner.env, program.learner.net, runs)

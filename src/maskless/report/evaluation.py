@@ -1,6 +1,7 @@
 """Evaluations as a table, for the terminal and for the page."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from rich.table import Table
 from maskless.evaluation import UNTRAINED, Evaluation, RunEvaluation, Summary
 from maskless.report import style
 
-HEADER = ("condition", "masks", "return", "range", "kept", "{score}", "length", "invalid",
-          "changed", "fallback")  # fmt: skip
+HEADER = (
+    *("condition", "masks", "return", "range", "kept %", "{score}", "length"),
+    *("invalid %", "changed %", "empty %"),
+)
 TEXT_COLUMNS = 2
 NOTES = {
     "return": "mean return ± standard error; for several seeds ± their standard deviation.",
@@ -23,7 +26,7 @@ NOTES = {
     "kept": "the return as a share of the one under the oracle's masks.",
     "invalid": "steps that selected an invalid action.",
     "changed": "steps whose action the oracle's mask would have changed, with the same dice.",
-    "fallback": "steps in which the predicted mask allowed nothing and was ignored. · = never;"
+    "empty": "steps in which the predicted mask allowed nothing and was ignored. · = never;"
     " – = not known, because there is no oracle.",
 }
 UNTRAINED_NOTE = (
@@ -39,11 +42,14 @@ class EvaluationTable:
     header: list[str]
     rows: list[list[str]]
     has_untrained: bool
+    seeds: int
+    """Of the condition that has most."""
 
     @property
     def notes(self) -> list[str]:
         lines = [f"{name}: {what}" for name, what in NOTES.items()]
-        return [*lines, UNTRAINED_NOTE] if self.has_untrained else lines
+        seeds = [f"Means over {self.seeds} seeds of each condition."] if self.seeds > 1 else []
+        return seeds + lines + [UNTRAINED_NOTE] * self.has_untrained
 
 
 def evaluation_table(
@@ -51,24 +57,24 @@ def evaluation_table(
 ) -> EvaluationTable:
     """One row for each condition (all its seeds together) and kind of mask."""
     many = len(achievement_names) > 1
-    header = [title.format(score="achievements" if many else "success") for title in HEADER]
+    header = [title.format(score="achievements" if many else "success %") for title in HEADER]
     rows = []
     for name in dict.fromkeys(run.condition for run in runs):
         seeds = [run for run in runs if run.condition == name]
         modes = [masks for masks in seeds[0].masks if all(masks in run.masks for run in seeds)]
         for number, masks in enumerate(modes):
-            title = name if number == 0 else ""
-            if number == 0 and len(seeds) > 1:
-                title = f"{name} ({len(seeds)} seeds)"
+            title = "" if number else name
             rows.append([title, masks, *_numbers(seeds, masks, many)])
-    return EvaluationTable(header, rows, any(UNTRAINED in run.masks for run in runs))
+    untrained = any(UNTRAINED in run.masks for run in runs)
+    seeds_of_each = Counter(run.condition for run in runs)
+    return EvaluationTable(header, rows, untrained, max(seeds_of_each.values(), default=0))
 
 
 def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
     found = [run.masks[masks] for run in seeds]
     mean, spread, low, high = _return_spread(found)
     oracle = [run.masks["oracle"].mean_return for run in seeds if "oracle" in run.masks]
-    kept = "" if not oracle or sum(oracle) <= 0 else _percent(mean / float(np.mean(oracle)))
+    kept = "" if not oracle or sum(oracle) <= 0 else f"{100 * mean / np.mean(oracle):.0f}"
     achieved = f"{_mean(found, 'achievements'):.2f}"
     return [
         f"{mean:.2f} ± {spread:.2f}",
@@ -100,7 +106,7 @@ def _percent(share: float) -> str:
         return "·"
     if share != share:
         return "–"
-    return "<0.1 %" if abs(share) < 0.001 else f"{100 * share:.1f} %"
+    return "<0.1" if abs(share) < 0.001 else f"{100 * share:.1f}"
 
 
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
@@ -114,12 +120,13 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     dropped = ("range", "length") if console.width < 110 else ()
     columns = [number for number, title in enumerate(table.header) if title not in dropped]
     for number in columns:
         justify: Any = "left" if number < TEXT_COLUMNS else "right"
-        shown.add_column(table.header[number], justify=justify, no_wrap=True)
+        shown.add_column(table.header[number].replace(" %", "\n%"), justify=justify, no_wrap=True)
     for number, row in enumerate(table.rows):
         last = number + 1 == len(table.rows) or table.rows[number + 1][0] != ""
         shown.add_row(*(row[column] for column in columns), end_section=last)

@@ -8,6 +8,7 @@ computes nothing anew.
 
 import dataclasses
 import json
+import os.path
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ _CAPTIONS = {
     "correlation": "Rare actions: how similar the features of states in which they are valid are to"
     " those of states in which they are not.",
     "classifier": "The validity head at the end of training, action by action.",
+}
+
+_AUDITED = {
+    "audit_errors": "Where the policy acts: how often each mask entry is wrong.",
+    "audit_costs": "Return lost to the errors about each action, ± 2 standard errors.",
 }
 
 
@@ -234,14 +240,11 @@ def _add_audits(page: Page, runs: list[RunFolder], at: Path) -> None:
     for run in audited:
         found = json.loads((run.folder / "audit.json").read_text())
         page.text(f"{run.label}, seed {run.about['seed']}: {found['summary']}")
+        drawn = {run.folder / "figures" / f"{name}.svg": text for name, text in _AUDITED.items()}
+        page.figures([(path, text) for path, text in drawn.items() if path.exists()])
         target = (run.folder / "audit.html").resolve()
-        page.link(f"The audit of {run.label}, seed {run.about['seed']}", _relative(target, at))
-
-
-def _relative(target: Path, page: Path) -> str:
-    import os.path
-
-    return os.path.relpath(target, page.resolve().parent)
+        address = os.path.relpath(target, at.resolve().parent)
+        page.link("Its own page shows the worst states and more.", address)
 
 
 def _add_configuration(page: Page, runs: list[RunFolder]) -> None:

@@ -1,0 +1,103 @@
+"""What is refused before anything compiles, and the paper's table."""
+
+import dataclasses
+import json
+
+import pytest
+
+from maskless.config import Config, Hyperparameters, check, preset
+from maskless.errors import MasklessError
+
+GOOD = Config(env="craftax-classic", frames=10**7)
+
+
+def with_ppo(config=GOOD, **changes):
+    return dataclasses.replace(config, ppo=dataclasses.replace(config.ppo, **changes))
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (with_ppo(minibatches=7), "65536 samples .* 7 minibatches"),
+        (
+            with_ppo(dataclasses.replace(GOOD, net="gru"), minibatches=2048),
+            "1024 environments .* 2048 minibatches",
+        ),
+        (
+            with_ppo(dataclasses.replace(GOOD, net="hybrid"), rollout=32),
+            "windows of 64 steps: a rollout of 32",
+        ),
+        (
+            with_ppo(dataclasses.replace(GOOD, net="hybrid"), rollout=96),
+            "multiple of 64",
+        ),
+        (dataclasses.replace(GOOD, conditions=("maskd",)), "did you mean 'masked'"),
+        (dataclasses.replace(GOOD, conditions=()), "at least one condition"),
+        (dataclasses.replace(GOOD, conditions=("masked", "masked")), "named twice"),
+        (dataclasses.replace(GOOD, conditions=("masked-kl:stregth=3",)), "'strength'"),
+        (dataclasses.replace(GOOD, conditions=("masked-kl:gamma=x",)), "needs a number"),
+        (dataclasses.replace(GOOD, conditions=("masked:predicted_share=1",)), "no classifier"),
+        (dataclasses.replace(GOOD, conditions=("masked-kl:threshold=2",)), "between 0 and 1"),
+        (dataclasses.replace(GOOD, seeds=0), "seeds must be at least 1"),
+        (dataclasses.replace(GOOD, width=0), "width must be at least 1"),
+        (dataclasses.replace(GOOD, frames=1000), "less than one update"),
+        (with_ppo(num_envs=0), "num_envs must be at least 1"),
+        (with_ppo(learning_rate=0.0), "learning_rate must be above 0"),
+        (with_ppo(learning_rate=float("nan")), "learning_rate must be a number"),
+        (with_ppo(entropy=-1.0), "entropy must not be negative"),
+        (with_ppo(discount=1.1), "discount must be between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(config, sentence):
+    with pytest.raises(MasklessError, match=sentence):
+        check(config)
+
+
+def test_good_ones_pass():
+    for net in ("mlp", "gru", "hybrid"):
+        for name in ("paper", "cpu"):
+            ppo, width = preset(name, net)
+            check(dataclasses.replace(GOOD, net=net, ppo=ppo, width=width))
+    check(dataclasses.replace(GOOD, conditions=("masked-kl:strength=20,gamma=1", "masked-kl")))
+
+
+def test_the_papers_table():
+    common = {
+        "num_envs": 1024, "minibatches": 8, "epochs": 4, "learning_rate": 2e-4, "anneal": True,
+        "gae_lambda": 0.8, "clip": 0.2, "value_weight": 0.5, "max_gradient_norm": 1.0,
+        "rnd_advantage": 0.01, "rnd_loss_weight": 0.01,
+    }  # fmt: skip
+    own = {
+        "mlp": {"rollout": 64, "discount": 0.99, "entropy": 0.01},
+        "gru": {"rollout": 64, "discount": 0.99, "entropy": 0.01},
+        "hybrid": {"rollout": 128, "discount": 0.999, "entropy": 0.002},
+    }
+    for net, numbers in own.items():
+        ppo, width = preset("paper", net)
+        assert width is None
+        assert (common | numbers).items() <= dataclasses.asdict(ppo).items()
+
+
+def test_unknown_presets_and_networks():
+    with pytest.raises(MasklessError, match="preset"):
+        preset("papre", "mlp")
+    with pytest.raises(MasklessError, match="network"):
+        preset("paper", "lstm")
+
+
+def test_a_config_survives_json():
+    config = dataclasses.replace(
+        GOOD, conditions=("masked", "masked-kl"), env_options={"rules": "exact"}, seeds=3
+    )
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+    with pytest.raises(MasklessError, match="not a configuration"):
+        Config.from_json(config.to_json() | {"colour": "red"})
+    with pytest.raises(MasklessError, match="not a configuration"):
+        Config.from_json({})
+
+
+def test_runs_are_conditions_times_seeds():
+    config = dataclasses.replace(GOOD, conditions=("masked", "unmasked"), seeds=2, first_seed=5)
+    assert config.runs == [("masked", 5), ("masked", 6), ("unmasked", 5), ("unmasked", 6)]
+    assert config.frames_per_update == Hyperparameters().num_envs * Hyperparameters().rollout
+    assert config.updates == 152
