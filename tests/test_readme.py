@@ -19,7 +19,8 @@ def blocks(document, language):
     [block for document in DOCUMENTS for block in blocks(document, "python")],
     ids=lambda code: code.strip().splitlines()[-1][:40],
 )
-def test_python_in_the_documents_runs(code):
+def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = {}
     exec(compile(code, "documentation", "exec"), names)
     assert "maskless" in names

@@ -102,6 +102,8 @@ class Evaluation:
     achievement_names: tuple[str, ...]
     settings: dict[str, Any]
     runs: list[RunEvaluation]
+    elsewhere: bool = False
+    """Played in another environment than trained in."""
 
     @property
     def spreads(self) -> dict[str, dict[str, Spread]]:
@@ -128,15 +130,17 @@ class Evaluation:
         }
 
     def save(self) -> list[Path]:
-        """Writes evaluation.json into the folder of each run, and of the training."""
+        """Writes evaluation.json into the folder of each run, and of the training; what was played
+        elsewhere is beside it, as evaluation-ENV.json."""
+        file = f"evaluation-{self.env.replace(':', '-')}.json" if self.elsewhere else EVALUATION_FILE
         origin = {"provenance": provenance()}
         for run in self.runs:
             alone = dataclasses.replace(self, folder=run.folder, runs=[run])
-            write_json(run.folder / EVALUATION_FILE, _without_nan(alone.to_json() | origin))
+            write_json(run.folder / file, _without_nan(alone.to_json() | origin))
         if self.folder not in [run.folder for run in self.runs]:
-            write_json(self.folder / EVALUATION_FILE, _without_nan(self.to_json() | origin))
+            write_json(self.folder / file, _without_nan(self.to_json() | origin))
         folders = [run.folder for run in self.runs] + [self.folder]
-        return [folder / EVALUATION_FILE for folder in dict.fromkeys(folders)]
+        return [folder / file for folder in dict.fromkeys(folders)]
 
 
 def read_evaluation(folder: Path) -> Evaluation | None:
@@ -212,7 +216,8 @@ def evaluate(
     }
     env_id = env or trained.config.env
     names = tuple(trained.env.achievement_names)
-    return Evaluation(Path(folder), env_id, names, settings, runs)
+    elsewhere = env_id != trained.config.env
+    return Evaluation(Path(folder), env_id, names, settings, runs, elsewhere)
 
 
 def _modes(trained: Trained, masks: Sequence[str]) -> list[Masks]:

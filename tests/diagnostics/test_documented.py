@@ -5,9 +5,12 @@ from pathlib import Path
 
 import jax
 
+from maskless.config import Config, Hyperparameters
 from maskless.diagnostics import classifier, correlation, suppression
+from maskless.ppo.program import Program
 
 from diagnostics import slow
+from toys import Tower
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -49,6 +52,20 @@ def test_every_diagnostic_is_explained_once():
     assert sorted(docs["Classifier"]) == sorted(classified)
     for value in (suppressed | correlated | classified).values():
         assert value.shape in ((), (actions,))
+
+
+def test_everything_the_learner_logs_is_explained():
+    ppo = Hyperparameters(num_envs=4, rollout=4, minibatches=2, epochs=1, rnd=True)
+    config = Config(env="tower", net="gru", width=8, frames=16, ppo=ppo)
+    program = Program(config, Tower())
+    state = program.like()
+    one = jax.tree.map(lambda x: x[0], program.conditions)
+    _, metrics = jax.eval_shape(program.learner.update, state, one)
+    docs = documented()
+    own = {*docs["Progress"], *docs["Learning"]} - {"update", "frames", "seconds"}
+    explained = {name for section in docs.values() for name in section}
+    assert set(metrics) <= explained
+    assert own <= set(metrics)
 
 
 def test_names_are_unique():

@@ -13,7 +13,10 @@ import jax
 
 from maskless.errors import MasklessError
 
-_RECORDED = ("maskless", "jax", "jaxlib", "craftax", "flax", "numpy")
+_RECORDED = (
+    *("maskless", "jax", "jaxlib", "flax", "optax", "numpy"),
+    *("craftax", "gymnasium", "nle", "minihack"),
+)
 
 
 def output_folder(path: Path) -> Path:
