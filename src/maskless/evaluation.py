@@ -132,7 +132,8 @@ class Evaluation:
     def save(self) -> list[Path]:
         """Writes evaluation.json into the folder of each run, and of the training; what was played
         elsewhere is beside it, as evaluation-ENV.json."""
-        file = f"evaluation-{self.env.replace(':', '-')}.json" if self.elsewhere else EVALUATION_FILE
+        where = self.env.replace(":", "-")
+        file = f"evaluation-{where}.json" if self.elsewhere else EVALUATION_FILE
         origin = {"provenance": provenance()}
         for run in self.runs:
             alone = dataclasses.replace(self, folder=run.folder, runs=[run])
