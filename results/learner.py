@@ -22,7 +22,7 @@ from maskless.config import Config, Hyperparameters, preset
 from maskless.envs.vector import VectorEnv
 from maskless.ppo.evaluate import MASKS, play_episodes
 from maskless.ppo.program import Program
-from maskless.ppo.train import rows
+from maskless.ppo.visit import rows
 from maskless.report.files import provenance, write_json
 
 CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")

@@ -27,12 +27,12 @@ def training(tmp_path_factory):
         frames=1000,
         ppo=Hyperparameters(num_envs=8, rollout=16, minibatches=2, epochs=1),
     )
-    program = train._program(config)
+    program = train.make_program(config)
     states = jax.device_get(program.start())
     for number, run in enumerate(config.runs):
         place = output_folder(train.run_folder(folder, run))
         write_json(place / "config.json", train._describe(config, program, run))
-        identity = train._identity(config, run)
+        identity = train.identity_of(config, run)
         checkpoints.save(place / "checkpoints", 0, of_run(states, number), identity=identity)
         with RunLog(place) as log:
             log.write(rows(np.random.default_rng(run[1])))
