@@ -30,6 +30,14 @@ COMMAND = [
 RUNS = ("masked/seed-0", "masked-kl/seed-0")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory):
+    """The same program in every process: compiled by the first."""
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
+    yield
+    del os.environ["JAX_COMPILATION_CACHE_DIR"]
+
+
 def start(*arguments):
     environment = os.environ | {"PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}"}
     return subprocess.Popen(

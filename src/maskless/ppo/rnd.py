@@ -21,7 +21,7 @@ from maskless.nets.rnd import RandomNetworkDistillation
 from maskless.ppo.rollout import Actor, Rollout
 
 _NET = RandomNetworkDistillation()
-KEPT = 0.99
+KEPT = 0.9
 """How much of the running spread each update keeps."""
 
 
@@ -88,5 +88,7 @@ def _learn(
 def _optimizer(ppo: Hyperparameters) -> optax.GradientTransformation:
     return optax.chain(
         optax.clip_by_global_norm(ppo.max_gradient_norm),
-        optax.adam(ppo.rnd_learning_rate, eps=ppo.adam_epsilon),
+        # The errors are small and their loss is scaled down: PPO's epsilon of 1e-5 would be larger
+        # than the gradients, and the predictor would hardly learn.
+        optax.adam(ppo.rnd_learning_rate, eps=1e-12),
     )
