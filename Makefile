@@ -20,6 +20,8 @@ lint: $(READY)  ## style and types
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/envs.py
 	$(BIN)/python benchmarks/corridor.py
+	$(BIN)/python benchmarks/diagnostics.py
+	$(BIN)/python benchmarks/act.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
