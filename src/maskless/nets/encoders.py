@@ -114,8 +114,8 @@ def _windows(
     """The 3 x 3 windows of a convolution with stride 2 and padding 1, flattened.
 
     A dense layer on them is the convolution. Written as a product because runs are trained side
-    by side with vmap, where convolutions with kernels of their own become grouped ones, which
-    are slow everywhere.
+    by side with vmap, where convolutions with kernels of their own become grouped ones, and
+    products only batched.
     """
     size = x.shape[1]
     padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
