@@ -41,6 +41,8 @@ class Environment(abc.ABC):
     """The rules that `validity` follows."""
     levels_at_a_time: ClassVar[int] = 64
     """How many levels a CPU makes fastest side by side (large worlds fall out of its cache)."""
+    levels_at_a_time_on_accelerators: ClassVar[int] = 64
+    """The same for a GPU, which makes more of them in the same time as long as they fit."""
 
     @abc.abstractmethod
     def reset(self, key: PRNGKeyArray, params: Any = None) -> tuple[Observation, State]:
@@ -62,6 +64,16 @@ class Environment(abc.ABC):
     @abc.abstractmethod
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
         """The mask of `state`: True = valid. At least one action is valid in every state."""
+
+    def compact(self, state: State) -> PyTree[Array]:
+        """What the observation of `state` is made of, in as few bytes as possible: the learner
+        stores this. By default the observation itself; override it together with `expand`."""
+        return self.observe(state)
+
+    def expand(self, compact: PyTree[Array]) -> Observation:
+        """The observation, made of what `compact` gave: expand(compact(state)) == observe(state),
+        bit for bit. It becomes part of the network: keep it to what the compiler can fuse."""
+        return compact
 
     @property
     def num_actions(self) -> int:

@@ -28,6 +28,12 @@ def check_contract(env: Environment) -> None:
         observation,
         jax.eval_shape(env.observe, state),
     )
+    _same(
+        env,
+        "expand does not give back what compact was made of",
+        observation,
+        jax.eval_shape(lambda state: env.expand(env.compact(state)), state),
+    )
     if reward.shape != () or _kind(done) != "bool[]":
         raise MasklessError(
             f"{env.id}: step must give a reward of shape () and a done of type bool[];"

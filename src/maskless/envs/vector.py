@@ -61,7 +61,7 @@ class VectorState:
 class First:
     """What the agent needs to choose its next action; both parts describe the same state."""
 
-    observation: Observation  # [num_envs, ...]
+    observation: Observation  # [num_envs, ...]; what `compact` gives where that was asked for
     mask: Bool[Array, "envs actions"]
 
 
@@ -84,10 +84,19 @@ class Step(First):
 class VectorEnv:
     """`num_envs` copies of an environment and a pool of fresh levels for them."""
 
-    def __init__(self, env: Environment, num_envs: int, pool_size: int | None = None):
+    def __init__(
+        self,
+        env: Environment,
+        num_envs: int,
+        pool_size: int | None = None,
+        *,
+        compact: bool = False,
+    ):
         """`pool_size`: how many episodes may end between two refreshes before levels repeat;
-        by default one per environment."""
+        by default one per environment. `compact`: give what `env.compact` gives in the place of
+        observations."""
         self.env = env
+        self._see = jax.vmap(env.compact if compact else env.observe)
         self.num_envs = num_envs
         self.pool_size = num_envs if pool_size is None else pool_size
         for name in ("num_envs", "pool_size"):
@@ -111,6 +120,7 @@ class VectorEnv:
         )
         return state, First(*self._look(states, params))
 
+    @jax.named_scope("environment")
     def step(
         self,
         key: PRNGKeyArray,
@@ -126,9 +136,9 @@ class VectorEnv:
             )
         self.env.check_action(actions)
         keys = jax.random.split(key, self.num_envs)
-        final_observation, states, reward, done, info = jax.vmap(
-            self.env.step, in_axes=(0, 0, 0, None)
-        )(keys, state.states, actions, params)
+        _, states, reward, done, info = jax.vmap(self.env.step, in_axes=(0, 0, 0, None))(
+            keys, state.states, actions, params
+        )
         reward = reward.astype(jnp.float32)
         truncated = info.get("truncated", jnp.zeros_like(done))
         episodes = Episodes(
@@ -136,6 +146,7 @@ class VectorEnv:
             lengths=state.episodes.lengths + 1,
             achievements=jax.vmap(self.env.achievements)(states).sum(-1, dtype=jnp.int32),
         )
+        final_observation = self._see(states)
         states, pool = self._restart(states, done, state.pool)
         repeated = jnp.maximum(pool.taken - self.pool_size, 0) - jnp.maximum(
             state.pool.taken - self.pool_size, 0
@@ -158,6 +169,7 @@ class VectorEnv:
             episodes=episodes,
         )
 
+    @jax.named_scope("new levels")
     def refresh(self, key: PRNGKeyArray, state: VectorState, params: Any = None) -> VectorState:
         """Replaces the levels that were taken. The others wait on, so each is played once."""
         pool = state.pool
@@ -198,11 +210,11 @@ class VectorEnv:
     def _look(self, states: State, params: Any) -> tuple[Observation, Bool[Array, "envs actions"]]:
         """Observation and mask of the same states: the only place where they are paired."""
         mask = jax.vmap(self.env.validity, in_axes=(0, None))(states, params)
-        return jax.vmap(self.env.observe)(states), mask
+        return self._see(states), mask
 
     def _levels_at_a_time(self) -> int:
-        at_a_time = self.env.levels_at_a_time
-        return at_a_time if jax.default_backend() == "cpu" else max(at_a_time, 64)
+        on_cpu = jax.default_backend() == "cpu"
+        return self.env.levels_at_a_time if on_cpu else self.env.levels_at_a_time_on_accelerators
 
     def _make_levels(self, key: PRNGKeyArray, count: int, params: Any) -> State:
         batch = min(self._levels_at_a_time(), count)

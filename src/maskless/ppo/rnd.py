@@ -1,9 +1,9 @@
 """Random network distillation: what the predictor cannot predict yet is new, and rewarded.
 
 The intrinsic rewards have their own value head and discount, and do not end with an episode.
-They are measured in units of their own running spread: the predictor's errors shrink by orders of
-magnitude within a few updates, and where the environment's rewards are rare nothing else is left
-to explore by.
+They are measured in units of their spread over all updates so far: the raw errors have no natural
+size, and what has become familiar must fade against what was new once. (Against their *recent*
+spread it never would: the agent would go on chasing whatever is left of the error.)
 """
 
 import dataclasses
@@ -13,16 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from maskless.config import Hyperparameters
 from maskless.envs.base import Observation
 from maskless.nets.rnd import RandomNetworkDistillation
-from maskless.ppo.rollout import Actor, Rollout
+from maskless.ppo.rollout import Actor, CompactReader, Rollout
 
 _NET = RandomNetworkDistillation()
-KEPT = 0.9
-"""How much of the running spread each update keeps."""
 
 
 @struct.dataclass
@@ -32,17 +30,24 @@ class Novelty:
     params: Any
     optimizer: Any
     spread: Float[Array, ""]
-    """Running standard deviation of the bonus; 0 before the first rollout."""
+    """The bonus's standard deviation in a rollout, averaged over all rollouts so far."""
+    rollouts: Int[Array, ""]
 
 
 def init(ppo: Hyperparameters, key: PRNGKeyArray, observation: Observation) -> Novelty:
     """Everything is new. `observation`: [time, envs, ...]"""
     params = _NET.init(key, observation)
-    return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0))
+    return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0), jnp.int32(0))
 
 
+@jax.named_scope("novelty")
 def reward_novelty(
-    ppo: Hyperparameters, novelty: Novelty, rollout: Rollout, actor: Actor, key: PRNGKeyArray
+    ppo: Hyperparameters,
+    reader: CompactReader,
+    novelty: Novelty,
+    rollout: Rollout,
+    actor: Actor,
+    key: PRNGKeyArray,
 ) -> tuple[Novelty, Float[Array, "time envs"]]:
     """The bonus of every step, for the state it led to, and the predictor after learning them."""
     arrived = jax.tree.map(
@@ -50,11 +55,11 @@ def reward_novelty(
         rollout.observation,
         actor.now.observation,
     )
-    bonus = _bonus(novelty.params, arrived)
-    spread = jnp.std(bonus)
-    spread = jnp.where(novelty.spread > 0.0, KEPT * novelty.spread + (1.0 - KEPT) * spread, spread)
-    novelty = dataclasses.replace(novelty, spread=spread)
-    return _learn(ppo, novelty, arrived, key), bonus / jnp.maximum(spread, 1e-8)
+    bonus = _bonus(novelty.params, reader.expand(arrived))
+    rollouts = novelty.rollouts + 1
+    spread = novelty.spread + (jnp.std(bonus) - novelty.spread) / rollouts
+    novelty = dataclasses.replace(novelty, spread=spread, rollouts=rollouts)
+    return _learn(ppo, reader, novelty, arrived, key), bonus / jnp.maximum(spread, 1e-8)
 
 
 def _bonus(params: Any, observation: Observation) -> Float[Array, "time envs"]:
@@ -63,7 +68,7 @@ def _bonus(params: Any, observation: Observation) -> Float[Array, "time envs"]:
 
 
 def _learn(
-    ppo: Hyperparameters, novelty: Novelty, arrived: Observation, key: PRNGKeyArray
+    ppo: Hyperparameters, reader: CompactReader, novelty: Novelty, arrived: Any, key: PRNGKeyArray
 ) -> Novelty:
     """One pass over the states of the rollout."""
     flat = jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), arrived)
@@ -73,13 +78,13 @@ def _learn(
 
     def loss(params: Any, some: Array) -> Float[Array, ""]:
         seen = jax.tree.map(lambda x: x[:, some], flat)
-        return ppo.rnd_loss_weight * jnp.mean(_bonus(params, seen))
+        return ppo.rnd_loss_weight * jnp.mean(_bonus(params, reader.expand(seen)))
 
     def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:
         grads = jax.grad(loss)(novelty.params, some)
         changes, state = optimizer.update(grads, novelty.optimizer)
         params = optax.apply_updates(novelty.params, changes)
-        return Novelty(params, state, novelty.spread), None
+        return dataclasses.replace(novelty, params=params, optimizer=state), None
 
     order = jax.random.permutation(key, count).reshape(batches, -1)
     return jax.lax.scan(step, novelty, order)[0]

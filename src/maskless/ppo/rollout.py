@@ -1,5 +1,6 @@
 """Acting: one rollout of every environment under the mask that the condition applies."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -9,9 +10,35 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from maskless import masking
 from maskless.conditions import Condition
-from maskless.envs.base import Observation
+from maskless.envs.base import Environment, Observation
 from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
 from maskless.nets import Heads, Network
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactReader:
+    """A network that reads what `env.compact` gives: it is expanded on the way in, so that whole
+    observations exist only while they are read. Its parameters are those of `net`."""
+
+    net: Network
+    env: Environment
+
+    @property
+    def recurrent(self) -> bool:
+        return self.net.recurrent
+
+    def initial_carry(self, batch: int) -> Any:
+        return self.net.initial_carry(batch)
+
+    def init(self, key: PRNGKeyArray, carry: Any, compact: Any, reset: Array) -> Any:
+        return self.net.init(key, carry, self.expand(compact), reset)
+
+    def apply(self, params: Any, carry: Any, compact: Any, reset: Array) -> Any:
+        return self.net.apply(params, carry, self.expand(compact), reset)
+
+    def expand(self, compact: Any) -> Observation:
+        """[time, batch, ...]"""
+        return jax.vmap(jax.vmap(self.env.expand))(compact)
 
 
 @struct.dataclass
@@ -32,6 +59,7 @@ class Rollout:
     """What was seen, done and earned. All [time, envs, ...]."""
 
     observation: Observation
+    """Or what it is made of: see `Environment.compact`."""
     valid: Bool[Array, "time envs actions"]
     """The oracle's mask: the classifier's labels."""
     applied: Bool[Array, "time envs actions"]
@@ -48,7 +76,7 @@ class Rollout:
     """Where `done`: the numbers of the finished episode."""
 
 
-def start(venv: VectorEnv, net: Network, key: PRNGKeyArray) -> Actor:
+def start(venv: VectorEnv, net: Network | CompactReader, key: PRNGKeyArray) -> Actor:
     """Every environment at the start of its first episode."""
     worlds, first = venv.reset(key)
     return Actor(
@@ -61,7 +89,7 @@ def start(venv: VectorEnv, net: Network, key: PRNGKeyArray) -> Actor:
 
 def collect(
     venv: VectorEnv,
-    net: Network,
+    net: Network | CompactReader,
     params: Any,
     condition: Condition,
     actor: Actor,
@@ -102,8 +130,13 @@ def collect(
     return jax.lax.scan(step, actor, jax.random.split(key, steps))
 
 
+@jax.named_scope("network")
 def look(
-    net: Network, params: Any, carry: Any, observation: Observation, reset: Bool[Array, " envs"]
+    net: Network | CompactReader,
+    params: Any,
+    carry: Any,
+    observation: Observation,
+    reset: Bool[Array, " envs"],
 ) -> tuple[Any, Heads]:
     """One step of the network for every environment: [envs, ...] in, [envs, ...] out."""
     sequence = jax.tree.map(lambda x: x[None], (observation, reset))
@@ -112,7 +145,11 @@ def look(
 
 
 def apply(
-    net: Network, params: Any, carry: Any, observation: Observation, reset: Bool[Array, "time envs"]
+    net: Network | CompactReader,
+    params: Any,
+    carry: Any,
+    observation: Observation,
+    reset: Bool[Array, "time envs"],
 ) -> tuple[Any, Heads]:
     """The network on whole sequences [time, envs, ...]; the type of the result is all it adds."""
     outputs: Any = net.apply(params, carry, observation, reset)

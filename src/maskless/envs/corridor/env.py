@@ -48,6 +48,7 @@ class Corridor(Environment):
     very last step too, where it is not rewarded), `info["death"]` when the hero died.
     """
 
+    levels_at_a_time_on_accelerators = 1024
     rule_sets: ClassVar[tuple[str, ...]] = tuple(_MASKS)
 
     def __init__(
