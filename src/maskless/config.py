@@ -10,6 +10,7 @@ from typing import Any
 
 from maskless.conditions import condition
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets import PRECISIONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +74,9 @@ class Config:
     frames: int = 1_000_000
     """Environment steps of each run."""
     ppo: Hyperparameters = dataclasses.field(default_factory=Hyperparameters)
+    precision: str = "float32"
+    """What the networks compute in: float32, or bfloat16, faster on a GPU. Weights, memories and
+    losses are float32 always."""
     diagnostics: bool = True
     """Measure suppression, feature correlation and the classifier in every update."""
 
@@ -162,6 +166,8 @@ def check(config: Config) -> None:
             f" {ppo.rollout} steps = {config.frames_per_update:,}: ask for more frames or lower"
             " num_envs."
         )
+    if config.precision not in PRECISIONS:
+        raise UnknownNameError("precision", config.precision, PRECISIONS)
     for name in config.conditions:
         condition(name)
     if len(set(config.conditions)) < len(config.conditions):

@@ -50,16 +50,16 @@ def test_encoder_for_each_world():
     assert encoder_for(jnp.zeros(3)) == encoder_for({"glyphs": jnp.zeros((9, 9))}) == "flat"
 
 
-@pytest.mark.parametrize("size", [9, 5])
-def test_windows_and_a_dense_layer_are_a_convolution(size):
+@pytest.mark.parametrize(("size", "padding", "windows"), [(9, 0, 4), (4, 1, 2), (9, 1, 5)])
+def test_windows_and_a_dense_layer_are_a_convolution(size, padding, windows):
     random = np.random.default_rng(0)
     x = jnp.float32(random.normal(size=(4, size, size, 6)))
     kernel = jnp.float32(random.normal(size=(3, 3, 6, 7)))
     expected = jax.lax.conv_general_dilated(
-        x, kernel, (2, 2), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, kernel, (2, 2), ((padding, padding),) * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    ours = _windows(x) @ kernel.reshape(-1, 7)
-    assert ours.shape == expected.shape == (4, (size + 1) // 2, (size + 1) // 2, 7)
+    ours = _windows(x, padding) @ kernel.reshape(-1, 7)
+    assert ours.shape == expected.shape == (4, windows, windows, 7)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 

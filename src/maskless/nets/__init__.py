@@ -1,7 +1,9 @@
 """Networks behind one interface: MLP, GRU, and the hybrid of Transformer-XL and S5."""
 
+import jax
+
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.base import Carry, Network
+from maskless.nets.base import PRECISIONS, Carry, Network
 from maskless.nets.encoders import ENCODERS, encoder_for
 from maskless.nets.gru import GRU
 from maskless.nets.heads import Heads
@@ -12,19 +14,31 @@ from maskless.nets.rnd import RandomNetworkDistillation
 NETS: dict[str, type[Network]] = {"mlp": MLP, "gru": GRU, "hybrid": Hybrid}
 
 
+def default_precision() -> str:
+    """What this machine computes networks in fastest without changing what they learn."""
+    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
 def make_net(
-    name: str, *, num_actions: int, encoder: str = "flat", width: int | None = None
+    name: str,
+    *,
+    num_actions: int,
+    encoder: str = "flat",
+    width: int | None = None,
+    precision: str = "float32",
 ) -> Network:
     """The network of this name: "mlp", "gru" or "hybrid".
 
     `encoder`: what `encoder_for(observation)` says. `width`: of all its layers; None is the
-    paper's (512, 512 and 256). The arguments are plain values: keep them, and the network can be
-    built again.
+    paper's (512, 512 and 256). `precision`: what it computes in, "float32" or "bfloat16". The
+    arguments are plain values: keep them, and the network can be built again.
     """
     if name not in NETS:
         raise UnknownNameError("network", name, NETS)
     if encoder not in ENCODERS:
         raise UnknownNameError("encoder", encoder, ENCODERS)
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", precision, PRECISIONS)
     net = NETS[name]
     width = net.width if width is None else width
     for what, number in (("num_actions", num_actions), ("width", width)):
@@ -34,18 +48,20 @@ def make_net(
         raise MasklessError(
             f"The width of {name} must be a multiple of {net.width_unit}, not {width}."
         )
-    return net(num_actions=num_actions, encoder=encoder, width=width)
+    return net(num_actions=num_actions, encoder=encoder, width=width, precision=precision)
 
 
 __all__ = [
     "GRU",
     "MLP",
     "NETS",
+    "PRECISIONS",
     "Carry",
     "Heads",
     "Hybrid",
     "Network",
     "RandomNetworkDistillation",
+    "default_precision",
     "encoder_for",
     "make_net",
 ]

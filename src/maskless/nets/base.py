@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from maskless.errors import MasklessError
 from maskless.nets.heads import Heads
 
+PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 Carry = Any  # a pytree whose leaves all begin with the batch axis
 
 
@@ -27,11 +29,17 @@ class Network(nn.Module):
     num_actions: int
     encoder: str = "flat"
     width: int = 512
+    precision: str = "float32"
+    """What the layers compute in. Weights, memories and outputs are float32 always."""
 
     recurrent: ClassVar[bool] = True
     """False: nothing is remembered, so that samples may be shuffled in time."""
     width_unit: ClassVar[int] = 1
     """`width` must be a multiple of this."""
+
+    @property
+    def dtype(self) -> Any:
+        return PRECISIONS[self.precision]
 
     def initial_carry(self, batch: int) -> Carry:
         """What the network remembers before it has seen anything. Needs no parameters."""

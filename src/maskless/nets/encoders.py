@@ -1,5 +1,7 @@
 """From an observation to a vector: nothing but flattening, or GlyphNet for the corridors."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -38,13 +40,14 @@ class Encoder(nn.Module):
     num_actions: int
     width: int = 256
     """Of GlyphNet. The flat encoder is as wide as the observation."""
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, obs: PyTree[Array]) -> Float[Array, "time batch features"]:
         if self.kind == "flat":
             return flatten(obs)
         if self.kind == "glyphs":
-            return GlyphNet(self.num_actions, self.width)(obs)
+            return GlyphNet(self.num_actions, self.width, self.dtype)(obs)
         raise UnknownNameError("encoder", self.kind, ENCODERS)
 
 
@@ -61,18 +64,23 @@ class GlyphNet(nn.Module):
 
     num_actions: int
     width: int = 256
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, obs: Observation) -> Float[Array, "time batch width"]:
         check_glyphs(obs)
+        dtype = self.dtype
         parts = (
-            GlyphMap(name="map")(jnp.asarray(obs.glyphs)),
-            Embedding(NUM_MESSAGES, 128, name="message")(jnp.asarray(obs.message)),
-            BlstatsEncoder(name="blstats")(jnp.asarray(obs.blstats)),
+            GlyphMap(dtype, name="map")(jnp.asarray(obs.glyphs)),
+            Embedding(NUM_MESSAGES, 128, dtype, name="message")(jnp.asarray(obs.message)),
+            BlstatsEncoder(dtype, name="blstats")(jnp.asarray(obs.blstats)),
             # One id more than there are actions: none yet.
-            Embedding(self.num_actions + 1, 16, name="action")(jnp.asarray(obs.previous_action)),
+            Embedding(self.num_actions + 1, 16, dtype, name="action")(
+                jnp.asarray(obs.previous_action)
+            ),
         )
-        return dense(self.width, gain=1.0, name="project")(jnp.concatenate(parts, axis=-1))
+        project = dense(self.width, gain=1.0, name="project", dtype=dtype)
+        return project(jnp.concatenate(parts, axis=-1))
 
 
 def check_glyphs(obs: PyTree) -> None:
@@ -91,34 +99,37 @@ def check_glyphs(obs: PyTree) -> None:
 
 
 class GlyphMap(nn.Module):
-    """The 9 x 9 crop: embedding, two convolutions with stride 2 (5 x 5, then 3 x 3), 128 numbers.
+    """The 9 x 9 crop: embedding, two convolutions with stride 2 (4 x 4, then 2 x 2), 128 numbers.
 
-    Both are padded by one square, so that a window is centred on the hero and no square is lost.
-    (The paper's 128 numbers straight from the second one mean no padding: then two rows and two
-    columns of the crop are never looked at.)
+    The first one needs no padding to see every square of the crop, the second one does. (The
+    paper's 128 numbers straight from the second one mean no padding there either: then two rows
+    and two columns of the crop are never looked at.)
     """
+
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
         # One axis for all samples: time * batch of them make one large product per layer.
         x = glyphs.reshape(-1, CROP, CROP)
-        x = Embedding(GLYPH_IDS, 32)(x)
-        x = nn.relu(dense(64)(_windows(x)))
-        x = nn.relu(dense(128)(_windows(x)))
-        return nn.relu(dense(128)(x.reshape(*glyphs.shape[:2], -1)))
+        x = Embedding(GLYPH_IDS, 32, self.dtype)(x)
+        x = nn.relu(dense(64, dtype=self.dtype)(_windows(x, padding=0)))
+        x = nn.relu(dense(128, dtype=self.dtype)(_windows(x, padding=1)))
+        return nn.relu(dense(128, dtype=self.dtype)(x.reshape(*glyphs.shape[:2], -1)))
 
 
 def _windows(
-    x: Float[Array, "samples rows columns channels"],
+    x: Float[Array, "samples rows columns channels"], padding: int
 ) -> Float[Array, "samples new_rows new_columns window"]:
-    """The 3 x 3 windows of a convolution with stride 2 and padding 1, flattened.
+    """The 3 x 3 windows of a convolution with stride 2, flattened.
 
     A dense layer on them is the convolution. Written as a product because runs are trained side
     by side with vmap, where convolutions with kernels of their own become grouped ones, and
     products only batched.
     """
-    size = x.shape[1]
-    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    around = (padding, padding)
+    padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
+    size = padded.shape[1] - 2  # of the rows and columns where a window may begin
     taps = [
         padded[:, row : row + size : 2, column : column + size : 2]
         for row in range(3)
@@ -132,19 +143,23 @@ class Embedding(nn.Module):
 
     ids: int
     width: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: Integer[Array, "..."]) -> Float[Array, "... width"]:
         table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
         # A product instead of a lookup: the gradient of a lookup adds millions of rows into very
         # few, one after the other, and on a GPU in an order that changes from run to run.
-        return jax.nn.one_hot(x, self.ids, dtype=jnp.float32) @ table
+        dtype = self.dtype or jnp.float32
+        return jax.nn.one_hot(x, self.ids, dtype=dtype) @ table.astype(dtype)
 
 
 class BlstatsEncoder(nn.Module):
     """155 numbers: a layer of 128, and the 27 scaled numbers themselves."""
 
+    dtype: Any = None
+
     @nn.compact
     def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
-        scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0)
-        return jnp.concatenate([nn.relu(dense(128)(scaled)), scaled], axis=-1)
+        scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
+        return jnp.concatenate([nn.relu(dense(128, dtype=self.dtype)(scaled)), scaled], axis=-1)

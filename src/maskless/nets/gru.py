@@ -1,5 +1,8 @@
 """A network with a gated recurrent unit."""
 
+from functools import partial
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -7,8 +10,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Heads, Outputs, Trunk, dense
+from maskless.nets.heads import Heads, Outputs, Trunk, dense, product
 from maskless.nets.orthogonal import orthogonal
+
+UNROLL = 8
+"""Steps per iteration of the compiled loop: a GPU starts each iteration anew."""
 
 
 class GRU(Network):
@@ -31,11 +37,11 @@ class GRU(Network):
     ) -> tuple[Float[Array, "batch width"], Heads]:
         """The heads of each state, given what came before it in its episode."""
         check_sequence(obs, reset)
-        encoded = Encoder(self.encoder, self.num_actions, name="encoder")(obs)
-        embedded = nn.relu(dense(self.width, name="embed")(encoded))
-        carry, features = GRULayer(self.width, name="gru")(carry, embedded, reset)
-        actor = Trunk(self.width, layers=2, activation=nn.relu, name="actor")(features)
-        critic = Trunk(self.width, layers=2, activation=nn.relu, name="critic")(features)
+        encoded = Encoder(self.encoder, self.num_actions, name="encoder", dtype=self.dtype)(obs)
+        embedded = nn.relu(dense(self.width, name="embed", dtype=self.dtype)(encoded))
+        carry, features = GRULayer(self.width, name="gru", dtype=self.dtype)(carry, embedded, reset)
+        trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=self.dtype)
+        actor, critic = trunk(name="actor")(features), trunk(name="critic")(features)
         return carry, Outputs(self.num_actions, name="heads")(features, actor, critic)
 
 
@@ -43,6 +49,7 @@ class GRULayer(nn.Module):
     """h_t = (1 - z) n + z h_{t-1}, gates r and z, candidate n = tanh(W x + r (U h + b))."""
 
     width: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -55,25 +62,112 @@ class GRULayer(nn.Module):
         # The inputs of all steps are known beforehand: one large product serves them, and only
         # the product that needs the state before it waits inside the scan.
         projected = nn.Dense(
-            3 * self.width, kernel_init=nn.initializers.lecun_normal(), name="input"
+            3 * self.width,
+            kernel_init=nn.initializers.lecun_normal(),
+            name="input",
+            dtype=self.dtype,
         )(inputs)
         kernel = self.param("recurrent", _three_orthogonal, self.width)
         candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,))
+        kernel = kernel.astype(self.dtype or jnp.float32)
+        if reset.shape[0] == 1:  # acting, exported or not: no loop and no derivative
+            state, _ = _step(kernel, candidate_bias, state, (projected[0], reset[0]))
+            return state, state[None]
+        states = run(kernel, candidate_bias, state, projected, reset)
+        return states[-1], states
 
-        def step(
-            state: Float[Array, "batch width"], now: tuple[Array, Array]
-        ) -> tuple[Array, Array]:
-            projected, reset = now
-            state = jnp.where(reset[:, None], 0.0, state)
-            input_r, input_z, input_n = jnp.split(projected, 3, axis=-1)
-            state_r, state_z, state_n = jnp.split(state @ kernel, 3, axis=-1)
-            r = nn.sigmoid(input_r + state_r)
-            z = nn.sigmoid(input_z + state_z)
-            n = nn.tanh(input_n + r * (state_n + candidate_bias))
-            state = (1.0 - z) * n + z * state
-            return state, state
 
-        return jax.lax.scan(step, state, (projected, reset))
+@jax.custom_vjp
+def run(
+    kernel: Float[Array, "width gates"],
+    candidate_bias: Float[Array, " width"],
+    state: Float[Array, "batch width"],
+    projected: Float[Array, "time batch gates"],
+    reset: Bool[Array, "time batch"],
+) -> Float[Array, "time batch width"]:
+    """The states of all steps. `kernel` decides what the products are computed in."""
+    return _run_forward(kernel, candidate_bias, state, projected, reset)[0]
+
+
+def _gates(projected: Array, recalled: Array, candidate_bias: Array) -> tuple[Array, ...]:
+    """r, z, n and U h + b of the candidate, from W x and U h of all three. Any leading axes."""
+    input_r, input_z, input_n = jnp.split(projected, 3, axis=-1)
+    state_r, state_z, state_n = jnp.split(recalled, 3, axis=-1)
+    r = nn.sigmoid(input_r + state_r)
+    z = nn.sigmoid(input_z + state_z)
+    inner = state_n + candidate_bias
+    return r, z, nn.tanh(input_n + r * inner), inner
+
+
+def _step(
+    kernel: Array, candidate_bias: Array, state: Array, now: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """One step: the state after it, and U h, which the derivative needs."""
+    projected, reset = now
+    state = jnp.where(reset[:, None], 0.0, state)
+    recalled = product(state, kernel, kernel.dtype)
+    _, z, n, _ = _gates(projected, recalled, candidate_bias)
+    return (1.0 - z) * n + z * state, recalled
+
+
+def _run_forward(
+    kernel: Array, candidate_bias: Array, state: Array, projected: Array, reset: Array
+) -> tuple[Array, Any]:
+    def step(before: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        after, recalled = _step(kernel, candidate_bias, before, now)
+        return after, (after, recalled.astype(kernel.dtype))
+
+    _, (states, recalled) = jax.lax.scan(step, state, (projected, reset), unroll=UNROLL)
+    return states, (kernel, candidate_bias, state, projected, reset, states, recalled)
+
+
+def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> tuple[Any, ...]:
+    """The derivative by every argument but `reset`.
+
+    By itself, JAX would add to the derivative of the kernel in every step, a product and a pass
+    over the whole matrix each time. Here the loop only brings back what the steps before need;
+    everything else is computed for all steps at once, before it and after it.
+    """
+    kernel, candidate_bias, state, projected, reset, states, recalled = residuals
+    before = jnp.concatenate([state[None], states[:-1]])
+    before = jnp.where(reset[..., None], 0.0, before)
+    r, z, n, inner = _gates(projected, recalled, candidate_bias)
+    # What a unit of dL/dh_t makes of the three sums inside the gates.
+    slope_n = (1.0 - z) * (1.0 - n * n)
+    slope_z = (before - n) * z * (1.0 - z)
+    slope_r = slope_n * inner * r * (1.0 - r)
+    by_sums = jnp.concatenate([slope_r, slope_z, slope_n], axis=-1).astype(kernel.dtype)
+    by_recalled = jnp.concatenate([slope_r, slope_z, slope_n * r], axis=-1).astype(kernel.dtype)
+    kept = z.astype(kernel.dtype)
+
+    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
+        by_recalled, z, reset, wanted = now
+        total = later + wanted
+        through = jnp.tile(total, 3) * by_recalled
+        earlier = total * z + product(through, kernel.T, kernel.dtype)
+        return jnp.where(reset[:, None], 0.0, earlier), total
+
+    first, totals = jax.lax.scan(
+        step,
+        jnp.zeros_like(wanted[0]),
+        (by_recalled, kept, reset, wanted),
+        reverse=True,
+        unroll=UNROLL,
+    )
+    totals = jnp.tile(totals, 3)
+    by_projected = (totals * by_sums).astype(projected.dtype)
+    by_product = (totals * by_recalled).astype(kernel.dtype)
+    by_kernel = jnp.einsum(
+        "tbi,tbj->ij",
+        before.astype(kernel.dtype),
+        by_product,
+        preferred_element_type=jnp.float32,
+    )
+    by_bias = by_product[..., -before.shape[-1] :].sum((0, 1), dtype=jnp.float32)
+    return by_kernel.astype(kernel.dtype), by_bias, first, by_projected, None
+
+
+run.defvjp(_run_forward, _run_backward)
 
 
 def _three_orthogonal(key: PRNGKeyArray, width: int) -> Float[Array, "width gates"]:

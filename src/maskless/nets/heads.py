@@ -1,9 +1,11 @@
 """What every network says about a state, and the layers that say it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
@@ -32,9 +34,20 @@ class Heads:
     """The value of the exploration bonus, for RND."""
 
 
-def dense(features: int, gain: float = RELU_GAIN, name: str | None = None) -> nn.Dense:
-    """A linear layer with orthogonal weights and a bias of zero at the start."""
-    return nn.Dense(features, kernel_init=orthogonal(gain), name=name)
+def dense(
+    features: int, gain: float = RELU_GAIN, name: str | None = None, dtype: Any = None
+) -> nn.Dense:
+    """A linear layer with orthogonal weights and a bias of zero at the start.
+
+    `dtype`: what it computes in; the weights themselves are always float32.
+    """
+    return nn.Dense(features, kernel_init=orthogonal(gain), name=name, dtype=dtype)
+
+
+def product(x: Array, weights: Array, dtype: Any = None) -> Array:
+    """x @ weights, computed in `dtype` and added up in float32."""
+    dtype = dtype or jnp.float32
+    return jnp.matmul(x.astype(dtype), weights.astype(dtype), preferred_element_type=jnp.float32)
 
 
 class Trunk(nn.Module):
@@ -43,16 +56,17 @@ class Trunk(nn.Module):
     width: int
     layers: int
     activation: Callable[[jax.Array], jax.Array]
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... width"]:
         for _ in range(self.layers):
-            x = self.activation(dense(self.width)(x))
+            x = self.activation(dense(self.width, dtype=self.dtype)(x))
         return x
 
 
 class Outputs(nn.Module):
-    """The last, linear layer of every head."""
+    """The last, linear layer of every head, in float32 whatever the layers below compute in."""
 
     num_actions: int
 
@@ -63,6 +77,7 @@ class Outputs(nn.Module):
         actor: Float[Array, "time batch hidden"],
         critic: Float[Array, "time batch critic"],
     ) -> Heads:
+        features, actor, critic = (x.astype(jnp.float32) for x in (features, actor, critic))
         values = dense(2, 1.0, "values")(critic)
         return Heads(
             logits=dense(self.num_actions, SMALL_GAIN, "logits")(actor),

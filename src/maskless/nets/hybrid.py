@@ -1,5 +1,6 @@
 """The paper's largest network: one Transformer-XL layer, then S5 layers."""
 
+from functools import partial
 from typing import ClassVar
 
 import flax.linen as nn
@@ -55,13 +56,17 @@ class Hybrid(Network):
     ) -> tuple[HybridCarry, Heads]:
         """The heads of each state, given what came before it in its episode."""
         check_sequence(obs, reset)
-        x = Encoder(self.encoder, self.num_actions, self.width, name="encoder")(obs)
+        dtype = self.dtype
+        x = Encoder(self.encoder, self.num_actions, self.width, name="encoder", dtype=dtype)(obs)
         if self.encoder == "flat":  # GlyphNet ends with this projection already
-            x = dense(self.width, gain=1.0, name="project")(x)
-        attention = GatedTransformerXL(self.width, HEADS, self.window, name="attention")
+            x = dense(self.width, gain=1.0, name="project", dtype=dtype)(x)
+        # The residual stream is float32; the layers beside it compute in `dtype`.
+        x = x.astype(jnp.float32)
+        attention = GatedTransformerXL(self.width, HEADS, self.window, dtype, name="attention")
         memory, x = attention(carry.memory, x, reset)
-        states, x = S5Stack(self.width, self.s5_layers, name="s5")(carry.states, x, reset)
-        actor = Trunk(self.width, layers=2, activation=nn.relu, name="actor")(x)
-        critic = Trunk(self.width, layers=2, activation=nn.relu, name="critic")(x)
+        s5 = S5Stack(self.width, self.s5_layers, dtype, name="s5")
+        states, x = s5(carry.states, x, reset)
+        trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=dtype)
+        actor, critic = trunk(name="actor")(x), trunk(name="critic")(x)
         heads = Outputs(self.num_actions, name="heads")(x, actor, critic)
         return HybridCarry(memory, states), heads

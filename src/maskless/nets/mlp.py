@@ -34,5 +34,7 @@ class MLP(Network):
         return carry, Outputs(self.num_actions, name="heads")(actor, actor, critic)
 
     def _trunk(self, name: str, obs: PyTree[Array]) -> Array:
-        encoded = Encoder(self.encoder, self.num_actions, name=f"{name}_encoder")(obs)
-        return Trunk(self.width, layers=3, activation=nn.tanh, name=name)(encoded)
+        encoder = Encoder(self.encoder, self.num_actions, dtype=self.dtype, name=f"{name}_encoder")
+        trunk = Trunk(self.width, layers=3, activation=nn.tanh, dtype=self.dtype, name=name)
+        features: Array = trunk(encoder(obs))
+        return features

@@ -33,14 +33,16 @@ class RandomNetworkDistillation(nn.Module):
 
 
 def novelty_view(obs: PyTree[Array]) -> Float[Array, "time batch features"]:
-    """What can make a state new: the whole observation, but not the numbers of the corridors.
+    """What can make a state new: the whole observation, but of the corridors' numbers only where
+    the hero is.
 
-    Their blstats hold the turn, and with it every state would be new for ever; their map and
-    their message say where the hero is and what he has done.
+    Their blstats hold the turn, and with it every state would be new for ever. Without the
+    position, on the other hand, one corridor looks like any other, and none is worth going to.
     """
     if not isinstance(obs, Observation):
         return flatten(obs)
     check_glyphs(obs)
     glyphs = jax.nn.one_hot(obs.glyphs, GLYPH_IDS, dtype=jnp.float32)
     message = jax.nn.one_hot(obs.message, NUM_MESSAGES, dtype=jnp.float32)
-    return flatten((glyphs, message))
+    columns, rows = (jax.nn.one_hot(obs.blstats[..., n], size) for n, size in enumerate((80, 21)))
+    return flatten((glyphs, message, columns, rows))

@@ -6,12 +6,15 @@ arrays here: matrix products stay real, and exported networks need no complex ty
 """
 
 import functools
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
+
+from maskless.nets.heads import product
 
 Pair = tuple[Array, Array]
 
@@ -23,6 +26,7 @@ class S5Stack(nn.Module):
 
     width: int
     layers: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -40,7 +44,7 @@ class S5Stack(nn.Module):
             out_axes=1,
             length=self.layers,
         )
-        outputs, states = loop(self.width, name="layers")(inputs, states, reset)
+        outputs, states = loop(self.width, self.dtype, name="layers")(inputs, states, reset)
         return states, outputs
 
 
@@ -48,6 +52,7 @@ class S5Layer(nn.Module):
     """Layer norm, state space, gelu, gated output, residual. Width and state have equal size."""
 
     width: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -56,17 +61,19 @@ class S5Layer(nn.Module):
         state: Float[Array, "batch width"],
         reset: Bool[Array, "time batch"],
     ) -> tuple[Float[Array, "time batch width"], Float[Array, "batch width"]]:
-        state, y = StateSpace(self.width, name="ssm")(
+        state, y = StateSpace(self.width, self.dtype, name="ssm")(
             state, nn.LayerNorm(name="norm")(inputs), reset
         )
         y = nn.gelu(y)
-        return inputs + y * nn.sigmoid(nn.Dense(self.width, name="gate")(y)), state
+        gate = nn.Dense(self.width, name="gate", dtype=self.dtype)(y)
+        return inputs + y * nn.sigmoid(gate).astype(y.dtype), state
 
 
 class StateSpace(nn.Module):
     """The state space itself: `width` inputs, outputs and states (half as many pairs)."""
 
     width: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -84,11 +91,11 @@ class StateSpace(nn.Module):
         matrix_out = self.param("out", _matrix_out, self.width)
         direct = self.param("direct", nn.initializers.normal(1.0), (self.width,))
         factor, gain = zero_order_hold((-jnp.exp(log_decay), frequency), jnp.exp(log_step))
-        drive = times(gain, _split(inputs @ matrix_in))
+        drive = times(gain, _split(product(inputs, matrix_in, self.dtype)))
         states = linear_scan(factor, _split(state), drive, reset)
         last = jnp.concatenate([part[-1] for part in states], axis=-1)
-        outputs = jnp.concatenate(states, axis=-1) @ matrix_out + direct * inputs
-        return last, outputs
+        outputs = product(jnp.concatenate(states, axis=-1), matrix_out, self.dtype)
+        return last, outputs + direct * inputs
 
 
 def times(a: Pair, b: Pair) -> Pair:

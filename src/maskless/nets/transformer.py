@@ -1,5 +1,8 @@
 """One gated Transformer-XL layer: attention over the last tokens of the running episode."""
 
+from functools import partial
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -37,6 +40,7 @@ class GatedTransformerXL(nn.Module):
     width: int
     heads: int = 8
     window: int = 64
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -54,10 +58,11 @@ class GatedTransformerXL(nn.Module):
         )
         past = jax.lax.stop_gradient(jnp.concatenate([memory.inputs, x], axis=1))
         attended = self._attend(past, x, episode, length=memory.inputs.shape[1])
-        x = Gate(name="attention_gate")(x, attended)
+        x = Gate(dtype=self.dtype, name="attention_gate")(x, attended)
         hidden = nn.LayerNorm(name="feed_forward_norm")(x)
-        hidden = nn.relu(nn.Dense(self.width, name="feed_forward")(hidden))
-        x = Gate(name="feed_forward_gate")(x, nn.Dense(self.width, name="feed_back")(hidden))
+        hidden = nn.relu(nn.Dense(self.width, name="feed_forward", dtype=self.dtype)(hidden))
+        hidden = nn.Dense(self.width, name="feed_back", dtype=self.dtype)(hidden)
+        x = Gate(dtype=self.dtype, name="feed_forward_gate")(x, hidden)
         kept = slice(-memory.inputs.shape[1], None)
         memory = Memory(past[:, kept], episode[:, kept] == episode[:, -1:])
         return memory, jnp.swapaxes(x, 0, 1)
@@ -76,7 +81,9 @@ class GatedTransformerXL(nn.Module):
         ]
         visible = [_visible(episode[:, s : s + length + size], length) for s in starts]
         normed = nn.LayerNorm(name="attention_norm")(jnp.concatenate(tokens))
-        attended = RelativeAttention(self.heads, name="attention")(normed, jnp.concatenate(visible))
+        attended = RelativeAttention(self.heads, self.dtype, name="attention")(
+            normed, jnp.concatenate(visible)
+        )
         attended = attended.reshape(len(starts), batch, size, width)
         return jnp.swapaxes(attended, 0, 1).reshape(batch, time, width)
 
@@ -106,6 +113,7 @@ class RelativeAttention(nn.Module):
     """
 
     heads: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -122,19 +130,26 @@ class RelativeAttention(nn.Module):
         )
         bias_shape = (2, self.heads, width // self.heads)
         content_bias, position_bias = self.param("biases", nn.initializers.zeros, bias_shape)
-        queries = jnp.einsum("ntd,dhe->nthe", tokens[:, length:], query)
+        einsum = partial(_einsum, self.dtype or jnp.float32)
+        queries = einsum("ntd,dhe->nthe", tokens[:, length:], query)
         # q . (K x) = (K' q) . x, and the mean of V x is V times the mean of x. So only queries
         # are projected, never the tokens: an acting agent has one query and a memory of tokens,
         # which it would otherwise project anew in every step.
-        asked = jnp.einsum("nthe,dhe->nthd", queries + content_bias, key)
-        by_content = jnp.einsum("nthd,nsd->nhts", asked, tokens)
-        distances = jnp.einsum("kd,dhe->khe", _sinusoids(length, width), position)
-        by_distance = jnp.einsum("nthe,khe->nhtk", queries + position_bias, distances)
+        asked = einsum("nthe,dhe->nthd", queries + content_bias, key)
+        by_content = einsum("nthd,nsd->nhts", asked, tokens)
+        distances = einsum("kd,dhe->khe", _sinusoids(length, width), position)
+        by_distance = einsum("nthe,khe->nhtk", queries + position_bias, distances)
         scores = (by_content + _skew(by_distance)) / np.sqrt(width // self.heads)
         weights = jax.nn.softmax(jnp.where(visible[:, None], scores, _HIDDEN), axis=-1)
-        mixed = jnp.einsum("nhts,nsd->nthd", weights, tokens)
-        answers = jnp.einsum("nthd,dhe->nthe", mixed, value)
-        return nn.Dense(width, use_bias=False, name="out")(answers.reshape(-1, size, width))
+        mixed = einsum("nhts,nsd->nthd", weights, tokens)
+        answers = einsum("nthd,dhe->nthe", mixed, value)
+        out = nn.Dense(width, use_bias=False, name="out", dtype=self.dtype)
+        return out(answers.reshape(-1, size, width))
+
+
+def _einsum(dtype: Any, how: str, *operands: Array | np.ndarray) -> Array:
+    """Computed in `dtype`, given in float32."""
+    return jnp.einsum(how, *(jnp.asarray(x, dtype) for x in operands)).astype(jnp.float32)
 
 
 _per_head = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
@@ -166,6 +181,7 @@ class Gate(nn.Module):
     """
 
     bias: float = 2.0
+    dtype: Any = None
 
     @nn.compact
     def __call__(
@@ -173,9 +189,10 @@ class Gate(nn.Module):
     ) -> Float[Array, "... width"]:
         width = x.shape[-1]
         bias = self.param("bias", nn.initializers.constant(self.bias), (width,))
-        y_r, y_z, y_n = jnp.split(nn.Dense(3 * width, use_bias=False, name="y")(y), 3, axis=-1)
-        x_r, x_z = jnp.split(nn.Dense(2 * width, use_bias=False, name="x")(x), 2, axis=-1)
+        dense = partial(nn.Dense, use_bias=False, dtype=self.dtype)
+        y_r, y_z, y_n = jnp.split(dense(3 * width, name="y")(y), 3, axis=-1)
+        x_r, x_z = jnp.split(dense(2 * width, name="x")(x), 2, axis=-1)
         z = nn.sigmoid(y_z + x_z - bias)
         reset_x = nn.sigmoid(y_r + x_r) * x
-        candidate = nn.tanh(y_n + nn.Dense(width, use_bias=False, name="reset_x")(reset_x))
+        candidate = nn.tanh(y_n + dense(width, name="reset_x")(reset_x))
         return (1.0 - z) * x + z * candidate
