@@ -9,6 +9,7 @@ episode. `maskless.evaluation` makes numbers for people of it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -17,7 +18,8 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from maskless import masking
-from maskless.envs.vector import First, VectorEnv
+from maskless.envs.base import Observation
+from maskless.envs.vector import First, Step, VectorEnv
 from maskless.nets import Heads, Network
 from maskless.ppo.rollout import Actor, look, predicted_mask, start
 
@@ -27,6 +29,13 @@ MASKS: tuple[Masks, ...] = ("oracle", "predicted", "none")
 STEPS = 16
 """Steps between two refreshes of the levels. Only episodes that are shorter than this, on the
 average, can begin on a level that another one had."""
+
+Overrule = Callable[
+    [Observation, Float[Array, "envs actions"], Bool[Array, "envs actions"]],
+    tuple[Bool[Array, "envs actions"], Bool[Array, "envs actions"]],
+]
+"""Rules that a person gave: from the observation, the logits of the predicted validity and the
+predicted mask to the mask after the rules, and where they forbid an action."""
 
 
 @struct.dataclass
@@ -89,10 +98,23 @@ class Seen:
     valid: Bool[Array, "envs actions"]
     predicted: Bool[Array, "envs actions"]
     applied: Bool[Array, "envs actions"]
+    """The mask that the action was chosen under; where it would have been empty, what was not
+    forbidden."""
+    fallback: Bool[Array, " envs"]
+    """Where it would have been empty."""
     heads: Heads
     action: Int[Array, " envs"]
     oracle_action: Int[Array, " envs"]
     """What the same dice choose under the oracle's mask."""
+
+
+Watch = Callable[[Any, Play, Seen], Any]
+"""Looks on: from what it knew, where the play stood, and the step that followed, to what it knows
+then."""
+
+
+def not_watching(known: Any, before: Play, step: Seen) -> Any:
+    return known
 
 
 def play_episodes(
@@ -115,7 +137,7 @@ def play_episodes(
     source = masks if isinstance(masks, MaskSource) else mask_source(masks, venv.env.num_actions)
     return jax.lax.while_loop(
         lambda play: jnp.any(play.episode < episodes),
-        lambda play: advance(venv, net, params, play, source, threshold, greedy=greedy),
+        lambda play: advance(venv, net, params, play, source, threshold, greedy=greedy)[0],
         begin(venv, net, key, episodes),
     ).record
 
@@ -123,10 +145,15 @@ def play_episodes(
 def begin(venv: VectorEnv, net: Network, key: PRNGKeyArray, episodes: int) -> Play:
     """Every environment at the start of its first episode."""
     start_key, key = jax.random.split(key)
-    zeros = jnp.zeros((venv.num_envs, episodes), jnp.int32)
+    return before_the_first_step(start(venv, net, start_key), key, episodes)
+
+
+def before_the_first_step(actor: Actor, key: PRNGKeyArray, episodes: int) -> Play:
+    envs = actor.reset.shape[0]
+    zeros = jnp.zeros((envs, episodes), jnp.int32)
     names = [field.name for field in dataclasses.fields(EpisodeRecord)]
     record = EpisodeRecord(**dict.fromkeys(names, zeros) | {"returns": zeros.astype(jnp.float32)})
-    return Play(start(venv, net, start_key), key, jnp.zeros(venv.num_envs, jnp.int32), record)
+    return Play(actor, key, jnp.zeros(envs, jnp.int32), record)
 
 
 def advance(
@@ -136,23 +163,30 @@ def advance(
     play: Play,
     source: MaskSource,
     threshold: float | Float[Array, "..."],
+    known: Any = None,
     *,
     greedy: bool,
-) -> Play:
-    """`STEPS` steps of every environment, then new levels."""
+    overrule: Overrule | None = None,
+    watch: Watch = not_watching,
+    refresh: bool = True,
+) -> tuple[Play, Any]:
+    """`STEPS` steps of every environment, then new levels (`refresh`); and what `watch`, which
+    knew `known`, knows then."""
 
-    def step(play: Play, _: None) -> tuple[Play, None]:
-        return play_step(venv, net, params, play, source, threshold, greedy=greedy)[0], None
+    def step(carry: tuple[Play, Any], _: None) -> tuple[tuple[Play, Any], None]:
+        before, known = carry
+        after, seen = play_step(
+            venv, net, params, before, source, threshold, greedy=greedy, overrule=overrule
+        )
+        return (after, watch(known, before, seen)), None
 
-    play, _ = jax.lax.scan(step, play, None, length=STEPS)
-    return refresh(venv, play)
-
-
-def refresh(venv: VectorEnv, play: Play) -> Play:
-    """New levels for those that were used: call it every `STEPS` steps."""
+    (play, known), _ = jax.lax.scan(step, (play, known), None, length=STEPS)
+    if not refresh:
+        return play, known
     key, world_key = jax.random.split(play.key)
     worlds = venv.refresh(world_key, play.actor.worlds)
-    return dataclasses.replace(play, key=key, actor=dataclasses.replace(play.actor, worlds=worlds))
+    actor = dataclasses.replace(play.actor, worlds=worlds)
+    return dataclasses.replace(play, key=key, actor=actor), known
 
 
 def play_step(
@@ -164,21 +198,56 @@ def play_step(
     threshold: float | Float[Array, "..."],
     *,
     greedy: bool,
+    overrule: Overrule | None = None,
 ) -> tuple[Play, Seen]:
     """One step of every environment, and what was seen and chosen in it."""
     key, act_key, world_key = jax.random.split(play.key, 3)
-    actor = play.actor
-    carry, heads = look(net, params, actor.carry, actor.now.observation, actor.reset)
+    carry, seen = decide(
+        net, params, play.actor, act_key, source, threshold, greedy=greedy, overrule=overrule
+    )
+    worlds, out = venv.step(world_key, play.actor.worlds, seen.action)
+    return conclude(play, key, worlds, carry, seen, out), seen
+
+
+def decide(
+    net: Network,
+    params: Any,
+    actor: Actor,
+    key: PRNGKeyArray,
+    source: MaskSource,
+    threshold: float | Float[Array, "..."],
+    *,
+    greedy: bool,
+    overrule: Overrule | None = None,
+) -> tuple[Any, Seen]:
+    """What the network remembers, and what is seen and chosen, before the worlds move."""
+    now = actor.now
+    carry, heads = look(net, params, actor.carry, now.observation, actor.reset)
     predicted = predicted_mask(heads.validity, threshold)
-    applied = source.apply(actor.now.mask, predicted)
+    forbidden = jnp.zeros_like(predicted)
+    if overrule is not None:
+        predicted, forbidden = overrule(now.observation, heads.validity, predicted)
+    wanted = source.apply(now.mask, predicted)
+    applied = masking.fall_back(wanted, forbidden)
 
     def choose(mask: Bool[Array, "envs actions"]) -> Int[Array, " envs"]:
         log_probs = masking.masked_log_softmax(heads.logits, mask)
         # The same key for both masks, so that only the mask can change the choice.
-        return log_probs.argmax(-1) if greedy else masking.sample(act_key, log_probs)
+        return log_probs.argmax(-1) if greedy else masking.sample(key, log_probs)
 
-    seen = Seen(actor.now.mask, predicted, applied, heads, choose(applied), choose(actor.now.mask))
-    worlds, out = venv.step(world_key, actor.worlds, seen.action)
+    return carry, Seen(
+        valid=now.mask,
+        predicted=predicted,
+        applied=applied,
+        fallback=masking.falls_back(wanted),
+        heads=heads,
+        action=choose(applied),
+        oracle_action=choose(now.mask),
+    )
+
+
+def conclude(play: Play, key: PRNGKeyArray, worlds: Any, carry: Any, seen: Seen, out: Step) -> Play:
+    """Where the play stands after the worlds have moved, with the step in its record."""
     selected = jnp.take_along_axis(seen.valid, seen.action[:, None], axis=-1)[:, 0]
     happened = EpisodeRecord(
         returns=out.reward,
@@ -186,8 +255,8 @@ def play_step(
         achievements=out.done * out.episodes.achievements,
         invalid=~selected,
         changed=seen.action != seen.oracle_action,
-        wrong=jnp.sum(predicted != seen.valid, axis=-1),
-        fallbacks=masking.falls_back(applied),
+        wrong=jnp.sum(seen.predicted != seen.valid, axis=-1),
+        fallbacks=seen.fallback,
         finished=out.done,
         solved=out.terminated & (out.reward > 0),
     )
@@ -196,7 +265,7 @@ def play_step(
         key=key,
         episode=play.episode + out.done,
         record=_add(play.record, play.episode, happened),
-    ), seen
+    )
 
 
 def _add(

@@ -54,7 +54,8 @@ class HostProgram(Program):
         if not isinstance(env, HostEnvironment):
             raise MasklessError(f"{env.id} is no Gymnasium environment: use Program for it.")
         check_masks(config, env)
-        super().__init__(config, env, visit_every=visit_every)
+        # What takes time are the worlds, on the CPU: more devices would not help.
+        super().__init__(config, env, visit_every=visit_every, devices_at_most=1)
         self._env = env
         self._shape = (len(config.runs), config.ppo.num_envs)
         self._worlds: HostVectorEnv | None = None

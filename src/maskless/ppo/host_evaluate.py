@@ -1,38 +1,111 @@
-"""Evaluation in Gymnasium environments, also in those where no oracle exists."""
+"""Playing in Gymnasium environments, also in those where no oracle exists."""
 
-import dataclasses
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from flax.errors import FlaxError
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from maskless import masking
+from maskless.envs.base import Environment
 from maskless.envs.host import HostEnvironment
-from maskless.envs.vector import First, Step
+from maskless.envs.vector import Step
 from maskless.envs.workers import HostVectorEnv
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import Network
-from maskless.ppo.evaluate import MASKS, EpisodeRecord, Masks
-from maskless.ppo.rollout import look, predicted_mask
+from maskless.ppo import evaluate
+from maskless.ppo.evaluate import (
+    MASKS,
+    EpisodeRecord,
+    Masks,
+    MaskSource,
+    Overrule,
+    Play,
+    Seen,
+    Watch,
+    mask_source,
+)
+from maskless.ppo.host import OUTSIDE
+from maskless.ppo.rollout import Actor, look
+from maskless.ppo.stage import WITHOUT_ORACLE, Stage, check_oracle, without_oracle
 
 
-@struct.dataclass
-class Decision:
-    """What the policy does in one step, and what it would have done."""
+class HostStage(Stage):
+    """A stage whose worlds are in worker processes."""
 
-    action: Int[Array, " envs"]
-    invalid: Bool[Array, " envs"]
-    """The oracle would not allow it."""
-    oracle_action: Int[Array, " envs"]
-    """With the same dice, under the oracle's mask."""
-    wrong: Int[Array, " envs"]
-    """Wrong entries of the predicted mask."""
-    falls_back: Bool[Array, " envs"]
+    def __init__(
+        self,
+        env: Environment,
+        num_envs: int,
+        net: Network,
+        *,
+        greedy: bool = False,
+        overrule: Overrule | None = None,
+        watch: Watch = evaluate.not_watching,
+    ):
+        assert isinstance(env, HostEnvironment)
+        self.num_envs = num_envs
+        self._net, self._greedy, self._overrule, self._watch = net, greedy, overrule, watch
+        self._worlds = HostVectorEnv(env, num_envs)
+
+    def begin(self, seed: int, episodes: int) -> Play:
+        """Every environment at the start of its first episode, decided by (seed, its number)."""
+        now = self._worlds.reset([(seed, slot) for slot in range(self.num_envs)])
+        carry, reset = self._net.initial_carry(self.num_envs), jnp.ones(self.num_envs, bool)
+        actor = Actor(OUTSIDE, carry, now, reset)
+        return evaluate.before_the_first_step(actor, jax.random.key(seed), episodes)
+
+    def advance(
+        self,
+        params: Any,
+        play: Play,
+        source: MaskSource,
+        threshold: float | Float[Array, "..."],
+        known: Any = None,
+    ) -> tuple[Play, Any]:
+        """Some steps of all environments that have episodes to play; the others are left alone."""
+        episodes = play.record.finished.shape[1]
+        for _ in range(evaluate.STEPS):
+            playing = np.asarray(play.episode) < episodes
+            if not playing.any():
+                break
+            key, carry, seen = _choose(
+                self._net, self._greedy, self._overrule, params, play, source, threshold
+            )
+            out = self._worlds.step(np.where(playing, seen.action, -1))
+            play, known = _conclude(self._watch, play, key, carry, seen, out, known)
+        return play, known
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        self._worlds.close()
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _choose(
+    net: Network,
+    greedy: bool,
+    overrule: Overrule | None,
+    params: Any,
+    play: Play,
+    source: MaskSource,
+    threshold: float | Float[Array, "..."],
+) -> tuple[PRNGKeyArray, Any, Seen]:
+    key, act_key = jax.random.split(play.key)
+    carry, seen = evaluate.decide(
+        net, params, play.actor, act_key, source, threshold, greedy=greedy, overrule=overrule
+    )
+    return key, carry, seen
+
+
+@partial(jax.jit, static_argnums=0)
+def _conclude(
+    watch: Watch, play: Play, key: PRNGKeyArray, carry: Any, seen: Seen, out: Step, known: Any
+) -> tuple[Play, Any]:
+    known = watch(known, play, seen)
+    return evaluate.conclude(play, key, OUTSIDE, carry, seen, out), known
 
 
 def play_host_episodes(
@@ -54,81 +127,13 @@ def play_host_episodes(
     (`invalid`, `changed`, `wrong`) is NaN where the environment has none.
     """
     _check(env, net, params, masks, num_envs, episodes)
-    which = jnp.int32(MASKS.index(masks))
-    names = [field.name for field in dataclasses.fields(EpisodeRecord)]
-    record = {name: np.zeros((num_envs, episodes), np.float32) for name in names}
-    finished, number = np.zeros(num_envs, np.int64), 0
-    carry, reset = net.initial_carry(num_envs), jnp.ones(num_envs, bool)
-    with HostVectorEnv(env, num_envs) as worlds:
-        now = worlds.reset([(seed, slot) for slot in range(num_envs)])
-        while (playing := finished < episodes).any():
-            key = jax.random.fold_in(jax.random.key(seed), number)
-            carry, decision = _decide(
-                net, greedy, params, carry, now, reset, key, which, jnp.asarray(threshold)
-            )
-            out = worlds.step(np.where(playing, decision.action, -1))
-            for name, amount in _happened(now, decision, out).items():
-                record[name][playing, finished[playing]] += np.asarray(amount)[playing]
-            finished += np.asarray(out.done)
-            now, reset, number = First(out.observation, out.mask), out.done, number + 1
-    return _as_record(record, oracle=env.has_masks)
-
-
-def _happened(now: First, decision: Decision, out: Step) -> dict[str, Array]:
-    """What one step adds to the record of each environment. [envs]"""
-    return {
-        "returns": out.reward,
-        "lengths": jnp.ones_like(decision.action),
-        "achievements": out.done * out.episodes.achievements,
-        "solved": out.terminated & (out.reward > 0),
-        "invalid": decision.invalid,
-        "changed": decision.action != decision.oracle_action,
-        "wrong": decision.wrong,
-        "fallbacks": decision.falls_back,
-        "finished": out.done,
-    }
-
-
-def _as_record(totals: dict[str, np.ndarray], *, oracle: bool) -> EpisodeRecord:
-    fields: dict[str, Any] = {}
-    for name, total in totals.items():
-        if name in ("invalid", "changed", "wrong") and not oracle:
-            fields[name] = np.full_like(total, np.nan)
-        else:
-            fields[name] = total if name == "returns" else total.astype(np.int32)
-    return EpisodeRecord(**fields)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _decide(
-    net: Network,
-    greedy: bool,
-    params: Any,
-    carry: Any,
-    now: First,
-    reset: Bool[Array, " envs"],
-    key: PRNGKeyArray,
-    which: Int[Array, ""],
-    threshold: Float[Array, "..."],
-) -> tuple[Any, Decision]:
-    """`which`: of `MASKS`, traced, so that one program serves all kinds and all runs."""
-    carry, heads = look(net, params, carry, now.observation, reset)
-    predicted = predicted_mask(heads.validity, threshold)
-    applied = jnp.stack([now.mask, predicted, jnp.ones_like(now.mask)])[which]
-
-    def choose(mask: Bool[Array, "envs actions"]) -> Int[Array, " envs"]:
-        log_probs = masking.masked_log_softmax(heads.logits, mask)
-        # The same key for both masks, so that only the mask can change the choice.
-        return log_probs.argmax(-1) if greedy else masking.sample(key, log_probs)
-
-    action = choose(applied)
-    return carry, Decision(
-        action=action,
-        invalid=~jnp.take_along_axis(now.mask, action[:, None], axis=-1)[:, 0],
-        oracle_action=choose(now.mask),
-        wrong=jnp.sum(predicted != now.mask, axis=-1, dtype=jnp.int32),
-        falls_back=masking.falls_back(applied),
-    )
+    source = mask_source(masks, env.num_actions)
+    with HostStage(env, num_envs, net, greedy=greedy) as stage:
+        play = stage.begin(seed, episodes)
+        while not np.all(play.record.finished):
+            play, _ = stage.advance(params, play, source, jnp.asarray(threshold))
+    record = jax.device_get(play.record)
+    return record if env.has_masks else without_oracle(record)
 
 
 def _check(
@@ -139,11 +144,8 @@ def _check(
     for name, number in (("episodes", episodes), ("num_envs", num_envs)):
         if number < 1:
             raise MasklessError(f"{name} must be at least 1, not {number}.")
-    if masks == "oracle" and not env.has_masks:
-        raise MasklessError(
-            f"{env.id} has no action masks, so there is no oracle: evaluate it with --masks"
-            " predicted none."
-        )
+    if masks == "oracle":
+        check_oracle(env, WITHOUT_ORACLE)
     if net.num_actions != env.num_actions:
         raise MasklessError(
             f"This policy has {net.num_actions} actions and {env.id} has {env.num_actions}:"

@@ -11,10 +11,11 @@ from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from maskless import losses, masking
-from maskless.conditions import Condition, classification_loss
+from maskless.conditions import Condition, classification_loss, detach
 from maskless.config import Hyperparameters
 from maskless.nets import Network
-from maskless.ppo.rollout import Rollout, apply
+from maskless.ppo.devices import share_members
+from maskless.ppo.rollout import CompactReader, Rollout, apply
 
 Metrics = dict[str, Array]
 
@@ -52,8 +53,9 @@ def make_optimizer(ppo: Hyperparameters, updates: int) -> optax.GradientTransfor
     )
 
 
+@jax.named_scope("learning")
 def learn(
-    net: Network,
+    net: Network | CompactReader,
     optimizer: optax.GradientTransformation,
     ppo: Hyperparameters,
     condition: Condition,
@@ -68,7 +70,8 @@ def learn(
 
     def step(carry: tuple[Any, Any], envs: Array) -> tuple[tuple[Any, Any], Metrics]:
         params, optimizer_state = carry
-        (_, terms), grads = gradient(net, params, batch.take(envs), condition, ppo)
+        some = batch.take(share_members(envs))
+        (_, terms), grads = gradient(net, params, some, condition, ppo)
         changes, optimizer_state = optimizer.update(grads, optimizer_state, params)
         terms["gradient_norm"] = optax.tree.norm(grads)
         return (optax.apply_updates(params, changes), optimizer_state), terms
@@ -79,7 +82,11 @@ def learn(
 
 
 def loss(
-    net: Network, params: Any, batch: Batch, condition: Condition, ppo: Hyperparameters
+    net: Network | CompactReader,
+    params: Any,
+    batch: Batch,
+    condition: Condition,
+    ppo: Hyperparameters,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The loss of a minibatch, and its parts."""
     seen = batch.rollout
@@ -88,6 +95,7 @@ def loss(
     log_prob = jnp.take_along_axis(log_probs, seen.action[..., None], axis=-1)[..., 0]
     advantages = batch.advantages
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    validity = detach(condition, heads.validity, heads.features, params)
     terms = {
         "policy_loss": losses.clipped_policy_loss(
             log_prob, seen.log_prob, advantages, clip=ppo.clip
@@ -96,14 +104,12 @@ def loss(
             heads.value, seen.heads.value, batch.targets, clip=ppo.clip
         ),
         "entropy": jnp.mean(masking.entropy(log_probs)),
-        "classification_loss": classification_loss(
-            condition, heads.validity, seen.valid, heads.logits
-        ),
+        "classification_loss": classification_loss(condition, validity, seen.valid, heads.logits),
     }
     total = (
         terms["policy_loss"]
         + ppo.value_weight * terms["value_loss"]
-        - ppo.entropy * terms["entropy"]
+        - condition.entropy_factor * ppo.entropy * terms["entropy"]
         + condition.strength * terms["classification_loss"]
     )
     if ppo.rnd:
