@@ -1,15 +1,27 @@
-"""Writes the README's tables from the committed results: python results/tables.py
+"""Writes everything that is made from the committed results: python results/tables.py
 
-Each table stands between two comments, `<!-- NAME -->` and `<!-- /NAME -->`.
+results/claims.json and docs/claims.md, the paper's claims, judged; the tables in README.md and
+docs/findings.md, each between two comments, `<!-- NAME -->` and `<!-- /NAME -->`; and the figures
+in results/figures. Nothing is computed but from results/.
 """
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from maskless.experiments import EXPERIMENTS, controls, deployment, results
+from maskless.experiments.claims import judge_all
+from maskless.experiments.harness import read_studies
+from maskless.experiments.ledger import claims_page
+from maskless.experiments.table import Table
+
 RESULTS = Path(__file__).parent
-README = RESULTS.parent / "README.md"
+ROOT = RESULTS.parent
+README = ROOT / "README.md"
+FINDINGS = ROOT / "docs" / "findings.md"
+STUDIES = read_studies(RESULTS / "studies")
 
 
 def read(path: str) -> Any:
@@ -67,51 +79,177 @@ def speed() -> str:
     return "\n".join(lines)
 
 
-def deployment() -> str:
-    """Returns with and without masks: means over seeds, of whole episodes in 1024 environments."""
-    found = read("learner-classic.json")
+def deployment_rows() -> list[dict[str, Any]]:
+    """Evaluations on Craftax-Classic with the MLP, of all studies that have some."""
+    names = [name for name in ("classic-mlp", "classic-loop") if name in STUDIES]
+    if names:
+        return [row for name in names for row in STUDIES[name]["evaluations"]]
+    earlier = read("learner-classic.json")["evaluations"]
+    return [row | {"mean_return": row["return"]} for row in earlier]
+
+
+def deployed() -> str:
+    """Returns with and without masks: means over whole episodes in 1024 environments."""
     lines = [
         "| condition | frames | oracle masks | predicted masks | no masks | kept when predicted |",
         "|---|---|---|---|---|---|",
     ]
-    for frames in sorted({row["frames"] for row in found["evaluations"]}):
-        for name in found["config"]["conditions"]:
-            rows = [
-                row
-                for row in found["evaluations"]
-                if (row["frames"], row["condition"]) == (frames, name)
-            ]
+    every = deployment_rows()
+    for frames in sorted({row["frames"] for row in every}):
+        at = [row for row in every if row["frames"] == frames]
+        for name in dict.fromkeys(row["condition"] for row in at):
+            rows = [row for row in at if row["condition"] == name]
             oracle, predicted, none = (
-                [row["return"] for row in rows if row["masks"] == masks]
+                [row["mean_return"] for row in rows if row["masks"] == masks]
                 for masks in ("oracle", "predicted", "none")
             )
             kept = 100 * sum(predicted) / sum(oracle)
             classifier = rows[0]["classifier"]
             lines.append(
-                f"| `{name}` | {frames / 1e6:.0f} M | {_both(oracle)} |"
-                f" {_both(predicted) if classifier else '–'} | {_both(none)} |"
+                f"| `{name}` | {frames / 1e6:.0f} M | {_each(oracle)} |"
+                f" {_each(predicted) if classifier else '–'} | {_each(none)} |"
                 f" {f'{kept:.0f} %' if classifier else '–'} |"
             )
     return "\n".join(lines)
 
 
-def _both(returns: list[float]) -> str:
+def _each(returns: list[float]) -> str:
     """Every seed's mean."""
     return ", ".join(f"{value:.1f}" for value in returns).replace("-", "−")
 
 
-TABLES = {"validity": validity, "speed": speed, "deployment": deployment}
+def claims() -> str:
+    """How many claims have which verdict, in one line."""
+    page = claims_page(judge_all(STUDIES))
+    (line,) = re.findall(r"^\*\*(\d+ claims: .*)\*\*$", page, re.MULTILINE)
+    return line
 
 
-def fill(text: str) -> str:
-    """`text` with every table made anew."""
-    for name, table in TABLES.items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
-        text, found = re.subn(pattern, rf"\g<1>{table()}\n\g<2>", text, flags=re.DOTALL)
+def experiment(name: str) -> Callable[[], str]:
+    """All tables of an experiment, from the studies that there are."""
+
+    def make() -> str:
+        one = EXPERIMENTS[name]
+        found = {study: STUDIES[study] for study in (*one.studies, name) if study in STUDIES}
         if not found:
-            raise SystemExit(f"{README} has no place for the table {name!r}.")
+            return f"*Not run yet: `maskless reproduce {name} --scale gpu`.*"
+        return _pages(one.tables(found)) + _figure(name)
+
+    return make
+
+
+def control(study: str) -> Callable[[], str]:
+    """One control, and what it is compared with."""
+
+    def make() -> str:
+        if study not in STUDIES:
+            command = f"maskless reproduce controls --scale gpu --studies {study}"
+            return f"*Not run yet: `{command}`.*"
+        names = (study, controls.BASELINES[study])
+        found = {name: STUDIES[name] for name in names if name in STUDIES}
+        return _pages(controls.tables(found)) + _figure(f"controls/{study}")
+
+    return make
+
+
+def order() -> str:
+    """Which loss keeps most under predicted masks, at every budget of every game."""
+    mine = {n: STUDIES[n] for n in EXPERIMENTS["deployment"].studies if n in STUDIES}
+    groups = deployment.by_world(mine).items()
+    tables = [deployment.order_table(world, group) for world, group in groups]
+    shown = [table for table in tables if table.rows]
+    if not shown:
+        return "*Not run yet: `maskless reproduce deployment --scale gpu`.*"
+    return _pages(shown) + _figure("deployment")
+
+
+def what_was_run() -> str:
+    """Every study: how long, how fast, on what."""
+    header = ("study", "environment, network", "runs", "frames of each", "frames/s", "on", "commit")
+    rows = []
+    for name, result in STUDIES.items():
+        if "config" not in result:
+            continue
+        last = result["sessions"][-1]
+        runs = len(result["config"]["conditions"]) * result["config"]["seeds"]
+        whole = "" if result["complete"] else f" of {results.millions(result['planned_frames'])}"
+        rows.append(
+            (
+                f"`{name}`",
+                results.environment(result),
+                str(runs),
+                results.millions(result["frames"]) + whole,
+                f"{last['frames_per_second']:,}" if last["frames_per_second"] else "–",
+                f"{last['device']}, {result['seconds'] / 60:.0f} min",
+                str(last["commit"]),
+            )
+        )
+    return Table("", header, tuple(rows)).markdown() if rows else "*Nothing yet.*"
+
+
+def _pages(tables: list[Table]) -> str:
+    """Without headings: the page around it has its own."""
+    parts = []
+    for table in tables:
+        notes = "".join(f"\n\n*{note}*" for note in table.notes)
+        parts.append(f"**{table.title}**\n\n{table.markdown()}{notes}")
+    return "\n\n".join(parts)
+
+
+def _figure(name: str) -> str:
+    """A picture that `draw` makes. The theory has a folder of them, and a page of its own."""
+    return "" if name == "theory" else f"\n\n![{name}](results/figures/{name}.png)"
+
+
+PLACES: dict[str, Callable[[], str]] = {
+    "validity": validity,
+    "speed": speed,
+    "deployment": deployed,
+    "claims": claims,
+    "order": order,
+    "what-was-run": what_was_run,
+    **{f"table-{name.removeprefix('table-')}": experiment(name) for name in EXPERIMENTS},
+    **{study: control(study) for study in controls.BASELINES},
+}
+
+
+def fill(text: str, to_root: str = "") -> str:
+    """`text` with everything between its comments made anew. `to_root`: the way from its folder
+    to the repository's."""
+    for name in dict.fromkeys(re.findall(r"<!-- ([a-z-]+) -->", text)):
+        if name not in PLACES:
+            raise SystemExit(f"Nothing is known that could be put between <!-- {name} -->.")
+        made = PLACES[name]().replace("](results/", f"]({to_root}results/")
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+        text = re.sub(pattern, lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text, flags=re.DOTALL)
     return text
 
 
+def texts() -> dict[Path, str]:
+    """Every file of text that is made from the results, and what it should hold."""
+    ledger = judge_all(STUDIES)
+    entries = json.dumps([entry.to_json() for entry in ledger], indent=1, ensure_ascii=False)
+    return {
+        RESULTS / "claims.json": entries + "\n",
+        ROOT / "docs" / "claims.md": claims_page(ledger),
+        README: fill(README.read_text()),
+        FINDINGS: fill(FINDINGS.read_text(), to_root="../"),
+    }
+
+
+def draw() -> None:
+    """The figures of all experiments whose studies there are, as PNG."""
+    folder = RESULTS / "figures"
+    for name, one in EXPERIMENTS.items():
+        found = {study: STUDIES[study] for study in (*one.studies, name) if study in STUDIES}
+        if found and one.draw is not None:
+            folder.mkdir(exist_ok=True)
+            one.draw(found, folder / name)
+    for vector in folder.rglob("*.svg"):
+        vector.unlink()  # large, and nothing links to them
+
+
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text()))
+    draw()
+    for path, content in texts().items():
+        path.write_text(content)

@@ -5,10 +5,11 @@ compiled program (stack the conditions with `stack` and vmap over them).
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
+from flax import struct, traverse_util
 from jaxtyping import Array, Bool, Float
 
 from maskless.errors import MasklessError, UnknownNameError
@@ -32,6 +33,16 @@ class Condition:
     predicted_share: float = 0.0
     """The share of environments that act under the predicted mask while training. Labels always
     come from the oracle."""
+    uniform_fallback: float = 1.0
+    """Control of the KL-balanced loss, where both masks lead to the same policy. 1: weigh all
+    actions alike; 0: learn nothing from such a state."""
+    literal: float = 0.0
+    """Control of the KL-balanced loss. 1: weigh by the oracle's policy, a true KL divergence, in
+    place of the unmasked one."""
+    detached: float = 0.0
+    """Control. 1: the classifier reads the features but does not shape them."""
+    entropy_factor: float = 1.0
+    """Control. Multiplies the weight of PPO's entropy bonus."""
 
 
 CONDITIONS: dict[str, Condition] = {
@@ -69,10 +80,13 @@ def condition(name: str) -> Condition:
 def _check(name: str, condition: Condition) -> None:
     if condition.masked not in (0.0, 1.0):
         raise MasklessError(f"masked in {name!r} must be 0 or 1.")
+    for switch in ("uniform_fallback", "literal", "detached"):
+        if getattr(condition, switch) not in (0.0, 1.0):
+            raise MasklessError(f"{switch} in {name!r} must be 0 or 1.")
     for share in ("threshold", "kl_share", "predicted_share"):
         if not 0.0 <= getattr(condition, share) <= 1.0:
             raise MasklessError(f"{share} in {name!r} must be between 0 and 1.")
-    for amount in ("strength", "gamma"):
+    for amount in ("strength", "gamma", "entropy_factor"):
         if not 0.0 <= getattr(condition, amount) < float("inf"):
             raise MasklessError(f"{amount} in {name!r} must be a number of at least 0.")
     if condition.predicted_share and not condition.strength:
@@ -84,6 +98,25 @@ def _check(name: str, condition: Condition) -> None:
 def stack(conditions: list[Condition]) -> Condition:
     """Many conditions as one, with arrays for numbers: vmap over it."""
     return jax.tree.map(lambda *numbers: jnp.array(numbers, jnp.float32), *conditions)
+
+
+def detach(
+    condition: Condition,
+    validity_logits: Float[Array, "... actions"],
+    features: Float[Array, "... features"],
+    params: Any,
+) -> Float[Array, "... actions"]:
+    """The same validity logits; in a detached condition their gradient ends at the features.
+
+    `params`: of the network that made them, in which the validity head is the one layer of that
+    name.
+    """
+    leaves = traverse_util.flatten_dict(params)
+    head = {path[-1]: leaf for path, leaf in leaves.items() if path[-2:-1] == ("validity",)}
+    alone = jax.lax.stop_gradient(features) @ head["kernel"] + head["bias"]
+    # The forward value is always the network's own.
+    alone = alone + jax.lax.stop_gradient(validity_logits - alone)
+    return jnp.where(condition.detached > 0.5, alone, validity_logits)
 
 
 def classification_loss(
@@ -100,5 +133,7 @@ def classification_loss(
         policy_logits,
         gamma=condition.gamma,
         threshold=condition.threshold,
+        uniform_fallback=condition.uniform_fallback,
+        literal=condition.literal,
     )
     return condition.kl_share * balanced + (1.0 - condition.kl_share) * focal

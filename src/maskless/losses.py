@@ -59,10 +59,18 @@ def kl_balanced_loss(
     gamma: float | Float[Array, ""] = 2.0,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
+    uniform_fallback: float | Float[Array, ""] = 1.0,
+    literal: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, ""]:
     """Eq. 13: - E_s [ sum_a w_a (1 - p_a)^gamma log p_a ] with the weights of `kl_weights`."""
     weights = kl_weights(
-        validity_logits, valid, policy_logits, threshold=threshold, soft_mask=soft_mask
+        validity_logits,
+        valid,
+        policy_logits,
+        threshold=threshold,
+        soft_mask=soft_mask,
+        uniform_fallback=uniform_fallback,
+        literal=literal,
     )
     return jnp.mean(jnp.sum(weights * _focal_terms(validity_logits, valid, gamma), axis=-1))
 
@@ -74,21 +82,30 @@ def kl_weights(
     *,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
+    uniform_fallback: float | Float[Array, ""] = 1.0,
+    literal: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "... actions"]:
     """Eq. 12, normalised per state: how much a mistake about each action would change the policy.
 
     w_a = pi(a) |log pi_oracle(a) - log pi_predicted(a)| with the unmasked policy pi. (With
-    pi_oracle in its place, the literal KL, the loss collapses to "everything is valid".)
+    pi_oracle in its place, `literal` 1, the loss collapses to "everything is valid".)
     `soft_mask` is added to the logits of invalid actions in both policies, which keeps the
     logarithms finite. Where the masks agree, so that the weights sum to less than `LEAST_WEIGHT`,
-    they are uniform, which makes this the focal loss of that state. No gradient flows through.
+    they are uniform, which makes this the focal loss of that state; with `uniform_fallback` 0 they
+    are zero there. No gradient flows through.
     """
     raw = raw_kl_weights(
-        validity_logits, valid, policy_logits, threshold=threshold, soft_mask=soft_mask
+        validity_logits,
+        valid,
+        policy_logits,
+        threshold=threshold,
+        soft_mask=soft_mask,
+        literal=literal,
     )
     total = jnp.sum(raw, axis=-1, keepdims=True)
     informative = total >= LEAST_WEIGHT
-    weights = jnp.where(informative, raw / jnp.where(informative, total, 1.0), 1.0 / raw.shape[-1])
+    otherwise = uniform_fallback / raw.shape[-1]
+    weights = jnp.where(informative, raw / jnp.where(informative, total, 1.0), otherwise)
     return jax.lax.stop_gradient(weights)
 
 
@@ -99,13 +116,15 @@ def raw_kl_weights(
     *,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
+    literal: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "... actions"]:
     """Eq. 12 before normalising. Rows that sum to less than `LEAST_WEIGHT` get uniform weights;
     their share is worth logging."""
     predicted = jax.nn.sigmoid(validity_logits) > threshold
     oracle = jax.nn.log_softmax(policy_logits + soft_mask * ~valid)
     guess = jax.nn.log_softmax(policy_logits + soft_mask * ~predicted)
-    return jax.nn.softmax(policy_logits) * jnp.abs(oracle - guess)
+    policy = jnp.where(literal > 0.5, jnp.exp(oracle), jax.nn.softmax(policy_logits))
+    return policy * jnp.abs(oracle - guess)
 
 
 def _focal_terms(

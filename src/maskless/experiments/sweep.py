@@ -1,0 +1,80 @@
+"""What the sweeps have in common: a table with a row for each value, and points with ranges."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
+
+from maskless.experiments import results
+from maskless.experiments.harness import Results
+from maskless.experiments.results import Cell
+from maskless.experiments.run import Result
+from maskless.experiments.table import RANGES, Table, percent, text
+from maskless.report import figures, style
+
+HEADER = (
+    *("condition", "oracle masks", "predicted masks", "kept", "classifier accuracy"),
+    *("classification loss", "wrong mask entries in play"),
+)
+NOTES = (
+    RANGES,
+    "At the last evaluation; accuracy and loss are means over the last tenth of training.",
+)
+Curves = Mapping[str, Mapping[str, Mapping[float, Cell]]]
+"""panel -> line -> position -> cell"""
+
+
+def sweep_table(result: Result, title: str) -> Table:
+    """One row for each condition."""
+    rows = []
+    for name in results.conditions(result):
+        learned = results.has_classifier(result, name)
+        wrong = results.number(result, name, "predicted", "mask_errors")
+        accuracy = results.late_cell(result, name, "classifier_accuracy")
+        loss = results.late_cell(result, name, "classification_loss")
+        rows.append(
+            (
+                f"`{name}`",
+                text(results.returns(result, name, "oracle"), ".2f"),
+                text(results.returns(result, name, "predicted"), ".2f") if learned else "–",
+                percent(results.kept(result, name)) if learned else "–",
+                text(accuracy, ".4f") if learned else "–",
+                text(loss, ".2g") if learned else "–",
+                text(wrong, ".2g") if learned else "–",
+            )
+        )
+    where = f"{results.environment(result)}, {results.millions(result['frames'])} frames"
+    notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
+    return Table(f"{title}: {where}", HEADER, tuple(rows), notes)
+
+
+def sweep_tables(study: str, title: str) -> Callable[[Results], list[Table]]:
+    return lambda found: [sweep_table(found[study], title)]
+
+
+def draw_points(curves: Curves, path: Path, across: str, up: str, *, frames: bool = False) -> None:
+    """A panel for each group, a line for each name, with the range of each point."""
+    panels = list(curves) or [""]
+    size = (3.3, 0.6 + 2.1 * len(panels))
+    with style.figure(path, nrows=len(panels), squeeze=False, figsize=size) as (fig, axes):
+        names = list(dict.fromkeys(name for lines in curves.values() for name in lines))
+        for axis, panel in zip(axes[:, 0], panels, strict=True):
+            for name, points in curves.get(panel, {}).items():
+                colour = figures.colour_of(names, name)
+                at = sorted(points)
+                axis.plot(at, [points[x].mean for x in at], "o-", color=colour, ms=3, lw=1.2)
+                lows, highs = ([getattr(points[x], end) for x in at] for end in ("low", "high"))
+                axis.vlines(at, lows, highs, color=colour, linewidth=0.9)
+            axis.set_title(panel, loc="left", fontsize=8)
+            axis.set_ylabel(up, fontsize=7)
+            axis.set_xlabel(across)
+            if frames:
+                axis.set_xlim(left=0)
+                axis.xaxis.set_major_formatter(EngFormatter(sep=" "))
+            else:
+                axis.set_xscale("symlog", linthresh=0.1)
+        handles = [
+            Line2D([], [], color=figures.colour_of(names, name), marker="o") for name in names
+        ]
+        fig.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7)

@@ -1,0 +1,143 @@
+"""Thinned logs, cells and verdicts against what can be counted by hand."""
+
+import math
+
+import pytest
+
+from maskless.experiments import logs, results
+from maskless.experiments.claims import Claim, Entry
+from maskless.experiments.deployment import order
+from maskless.experiments.judges import Part
+from maskless.experiments.results import Cell, cell
+from maskless.experiments.table import percent, text
+
+
+def rows(count):
+    """`first` is valid in every second row only; the return rises from 0 to 1."""
+    for number in range(count):
+        met = number % 2 == 0
+        yield {
+            "frames": 100 * (number + 1),
+            "episodes": 1 + number % 3,
+            "return": number / (count - 1),
+            "valid_rate": 0.5,
+            "valid_share": [0.1 if met else 0.0, 0.5],
+            "probability_valid": [0.2 + 0.1 * number if met else None, 0.9],
+            "feature_correlation": [None, 0.5],
+            "suppression_ratio": [None if number < 4 else 0.25, 1.0],
+        }
+
+
+def thinned(count, planned=10**9):
+    return logs.thin(list(rows(count)), ["first", "second"], ["first"], planned_frames=planned)
+
+
+def test_a_short_log_keeps_every_row():
+    found = thinned(6)
+    assert found["frames"] == [100, 200, 300, 400, 500, 600]
+    assert found["return"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert found["actions"]["first"]["probability_valid"] == [0.2, None, 0.4, None, 0.6, None]
+    assert found["mean_feature_correlation"] == [0.5] * 6
+    assert found["mean_valid_share"] == [0.3, 0.25] * 3
+    assert found["history"]["first"]["suppression_ratio"] == 0.25
+    assert found["history"]["first"]["frames_to_half"] is None
+    assert found["entropy"] == [None] * 6  # not measured
+
+
+def test_a_long_log_is_averaged_by_episodes_and_valid_states(monkeypatch):
+    monkeypatch.setattr(logs, "POINTS", 2)
+    found = thinned(6)
+    assert found["frames"] == [300, 600]
+    # episodes 1, 2, 3 of returns 0, 0.2, 0.4
+    assert found["return"][0] == pytest.approx((2 * 0.2 + 3 * 0.4) / 6, rel=1e-4)
+    # only rows in which it was valid count
+    assert found["actions"]["first"]["probability_valid"] == [
+        pytest.approx(0.3, rel=1e-4),
+        pytest.approx(0.6, rel=1e-4),
+    ]
+
+
+def test_frames_to_a_return_are_of_a_smoothed_one():
+    found = thinned(11, planned=100)  # a window of five frames: one row
+    assert found["frames_to"] == {"0.5": 600, "0.9": 1000, "0.95": 1100, "0.99": 1100}
+    found = thinned(11)["frames_to"]  # a window of a million: everything so far
+    assert found["0.5"] is None or found["0.5"] > 600
+    assert found["0.99"] is None
+
+
+def entry(frames, condition, seed, masks, value, *, classifier=True, width=0.1):
+    return {
+        "frames": frames,
+        "condition": condition,
+        "seed": seed,
+        "masks": masks,
+        "classifier": classifier,
+        "mean_return": value,
+        "low": value - width,
+        "high": value + width,
+        "achievement_rates": {"collect_diamond": 0.5} if masks == "oracle" else {},
+    }
+
+
+RESULT = {
+    "evaluations": [
+        *(entry(100, "masked-kl", seed, "oracle", 10.0) for seed in (0, 1)),
+        entry(100, "masked-kl", 0, "predicted", 9.0),
+        entry(100, "masked-kl", 1, "predicted", 8.0),
+        entry(50, "masked-kl", 0, "predicted", 1.0),
+        *(
+            entry(100, "masked", 0, masks, value, classifier=False)
+            for masks, value in (("oracle", 10.0), ("predicted", 3.0), ("none", -1.0))
+        ),
+    ]
+}
+
+
+def test_cells_hold_all_seeds_and_the_widest_range():
+    found = results.returns(RESULT, "masked-kl", "predicted")
+    assert found == Cell((9.0, 8.0), 7.9, 9.1)
+    assert found.mean == 8.5
+    assert results.kept(RESULT, "masked-kl").values == (0.9, 0.8)
+    assert results.returns(RESULT, "masked-kl", "predicted", 50).values == (1.0,)
+    assert results.returns(RESULT, "masked-focal", "oracle") is None
+    assert results.achievement(RESULT, "masked-kl", "oracle", "collect_diamond").mean == 0.5
+    assert results.achievement(RESULT, "masked-kl", "oracle", "eat_cow").mean == 0.0
+
+
+def test_without_a_classifier_predicted_masks_are_none():
+    assert results.returns(RESULT, "masked", "predicted").values == (-1.0,)
+    assert results.returns(RESULT, "masked", "untrained").values == (3.0,)
+    assert results.returns(RESULT, "masked-kl", "untrained") is None
+
+
+def test_an_order_says_what_is_sure():
+    cells = {"a": cell([0.8, 0.82]), "b": cell([0.95, 0.96]), "c": cell([0.81, 0.94])}
+    assert order(cells) == "`b` > `c` ≳ `a`"
+
+
+def test_texts():
+    assert text(Cell((-1.0,), -1.25, -0.5)) == "−1.0 (−1.2 to −0.5)"
+    assert text(None) == percent(None) == "–"
+    assert percent(cell([0.5, 0.75])) == "62 % (50 to 75)"
+    assert results.millions(26_214_400) == "26 M"
+    assert results.millions(1_310_720) == "1.3 M"
+    assert results.millions(1_024) == "1,024"
+    assert math.isnan(results.spread([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ([], "not run yet"),
+        ([None], "not run yet"),
+        ([True, True], "reproduced"),
+        ([True, None], "partly"),
+        ([True, False], "partly"),
+        ([False, False], "not reproduced"),
+        ([False, None], "not reproduced"),
+    ],
+)
+def test_verdicts(holds, verdict):
+    claim = Claim("1", "L1", "It is so", "theory", ("theory",), lambda result: ())
+    parts = [Part("so", "so", hold) for hold in holds]
+    assert Entry(claim, {"theory": parts}, {}).verdict == verdict
