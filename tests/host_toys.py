@@ -89,3 +89,4 @@ class Steering(Gallery):
 gymnasium.register("Steps-v0", Steps, max_episode_steps=LIMIT)
 gymnasium.register("Gallery-v0", Gallery)
 gymnasium.register("Steering-v0", Steering)
+gymnasium.register("Blind-v0", Steps, max_episode_steps=LIMIT, kwargs={"masks": "none"})

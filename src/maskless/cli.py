@@ -8,6 +8,7 @@ import tyro
 from rich.markup import escape
 
 from maskless.commands.audit import Audit
+from maskless.commands.bench import Bench
 from maskless.commands.calibrate import Calibrate
 from maskless.commands.common import ERR
 from maskless.commands.demo import Demo
@@ -16,6 +17,7 @@ from maskless.commands.eval import Eval
 from maskless.commands.export import Export
 from maskless.commands.override import OverrideCommand
 from maskless.commands.report import Report
+from maskless.commands.reproduce import Reproduce
 from maskless.commands.theory import Theory
 from maskless.commands.train import Train, default_train
 from maskless.commands.validity import Validity
@@ -36,7 +38,9 @@ def _command(arguments: list[str] | None) -> Any:
         | Annotated[OverrideCommand, tyro.conf.subcommand("override")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Report, tyro.conf.subcommand("report")]
+        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Theory, tyro.conf.subcommand("theory")]
+        | Annotated[Bench, tyro.conf.subcommand("bench")]
     )
 
 

@@ -7,36 +7,34 @@
 All runs and all modes play at once, in one compiled program. The modes of a run share their keys:
 the same levels and the same dice. `untrained` is the mode of a validity head that was never
 trained: a run without a classifier has no predicted masks, so that its `predicted` is `none`.
+
+A run is played as it was trained: its newest checkpoint, and the threshold of its condition. A
+policy artifact ("runs/X/masked-kl/seed-0/policy") is played as it is deployed: `predicted` masks
+are made with its calibrated thresholds and its overrides.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
 
-from maskless.envs import Environment, VectorEnv, make
+from maskless.envs import Environment
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.ppo import evaluate as play
-from maskless.ppo.evaluate import MASKS, EpisodeRecord, Masks, MaskSource
-from maskless.ppo.program import of_run, together
-from maskless.ppo.trained import Trained, TrainedRun, load_runs
+from maskless.ppo.evaluate import MASKS, EpisodeRecord, Masks, mask_source
+from maskless.ppo.program import of_run
+from maskless.ppo.stage import WITHOUT_ORACLE, Progress, check_oracle, play_sources, usual_envs
+from maskless.ppo.trained import Trained, TrainedRun, load_trained
 from maskless.report.files import provenance, write_json
 
 EVALUATION_FILE = "evaluation.json"
 UNTRAINED = "untrained"
-HOST_ENVS = 32
-"""Episodes under way at a time in a Gymnasium environment, each with a game in memory."""
+ENVS = 64
+"""Episodes of an artifact that are under way at a time, unless its run says otherwise."""
 RESAMPLES = 1000
 """Of the bootstrap interval."""
-
-Progress = Callable[[int, str], None]
-"""Called with the number of episodes done and what is going on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +81,15 @@ class RunEvaluation:
     folder: Path
     condition: str
     seed: int
-    update: int
+    update: int | None
+    """Updates that it has learned from; an artifact does not say."""
     classifier: bool
     masks: dict[str, Summary]
+    thresholds: float | dict[str, float | None] | None = None
+    """How masks were predicted: valid is what has a probability above this, or above its action's
+    (None: always)."""
+    overrides: tuple[str, ...] = ()
+    """Rules that were applied after that."""
 
     def to_json(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
@@ -152,7 +156,14 @@ def read_evaluation(folder: Path) -> Evaluation | None:
     try:
         content = json.loads(path.read_text())
         runs = [
-            RunEvaluation(**run | {"folder": folder, "masks": _summaries(run["masks"])})
+            RunEvaluation(
+                **run
+                | {
+                    "folder": folder,
+                    "masks": _summaries(run["masks"]),
+                    "overrides": tuple(run.get("overrides", ())),
+                }
+            )
             for run in content["runs"]
         ]
         names = tuple(content["achievement_names"])
@@ -184,26 +195,32 @@ def evaluate(
 ) -> Evaluation:
     """Plays at least `episodes` complete episodes of every run in `folder` under each of `masks`.
 
-    `folder` is one run's (runs/X/masked/seed-0) or a whole training's (runs/X). `num_envs`: how
-    many episodes of a run are under way at a time; by default as many as in training. `greedy`:
-    always the most probable action. `env`: another environment than the one trained on, with the
-    same observations and actions.
+    `folder` is one run's (runs/X/masked/seed-0), a whole training's (runs/X), or an artifact's
+    (runs/X/masked/seed-0/policy). `num_envs`: how many episodes of a run are under way at a time;
+    by default as many as in training. `greedy`: always the most probable action. `env`: another
+    environment than the one trained on, with the same observations and actions.
     """
     for name in masks:
         if name not in MASKS:
             raise UnknownNameError("masks", name, MASKS)
     if episodes < 1 or (num_envs is not None and num_envs < 1) or not masks:
         raise MasklessError("An evaluation needs at least one episode, environment and mask mode.")
-    trained = load_runs(Path(folder))
-    if env is not None:
-        trained = dataclasses.replace(trained, env=_fitting(trained.env, env))
-    most = HOST_ENVS if _is_host(trained.env) else trained.config.ppo.num_envs
-    slots = min(episodes, num_envs or most)
-    per_slot = -(-episodes // slots)
+    trained = load_trained(Path(folder), env)
     modes = _modes(trained, masks)
-    played = _play_host if _is_host(trained.env) else _play
-    how: dict[str, Any] = {"slots": slots, "per_slot": per_slot, "greedy": greedy, "seed": seed}
-    record = played(trained, modes, progress=progress, **how)
+    if "oracle" in modes:
+        check_oracle(trained.env, WITHOUT_ORACLE)
+    as_trained = ENVS if trained.config is None else trained.config.ppo.num_envs
+    slots = min(episodes, num_envs or usual_envs(trained.env, as_trained))
+    per_slot = -(-episodes // slots)
+    record = play_sources(
+        trained,
+        [mask_source(name, trained.env.num_actions) for name in modes],
+        slots=slots,
+        per_slot=per_slot,
+        greedy=greedy,
+        seed=seed,
+        progress=progress,
+    )
     runs = [
         _judge(trained.env, run, masks, modes, of_run(record, number))
         for number, run in enumerate(trained.runs)
@@ -215,10 +232,10 @@ def evaluate(
         "greedy": greedy,
         "seed": seed,
     }
-    env_id = env or trained.config.env
+    place = env or (trained.home if trained.config is None else trained.config.env)
     names = tuple(trained.env.achievement_names)
-    elsewhere = env_id != trained.config.env
-    return Evaluation(Path(folder), env_id, names, settings, runs, elsewhere)
+    elsewhere = trained.env.id != trained.home
+    return Evaluation(Path(folder), place, names, settings, runs, elsewhere)
 
 
 def _modes(trained: Trained, masks: Sequence[str]) -> list[Masks]:
@@ -227,104 +244,6 @@ def _modes(trained: Trained, masks: Sequence[str]) -> list[Masks]:
     if "predicted" in masks and not all(run.has_classifier for run in trained.runs):
         needed.add("none")
     return [name for name in MASKS if name in needed]
-
-
-def _fitting(trained_on: Environment, id: str) -> Environment:
-    """Another environment for the same policy."""
-    env = make(id)
-    if _is_host(env):
-        return env  # `play_host_episodes` knows what fits
-    if tuple(env.action_names) != tuple(trained_on.action_names):
-        raise MasklessError(f"{id} has other actions than {trained_on.id}: choose a similar one.")
-    shapes = [e.observation_shapes for e in (trained_on, env)]
-    described = [str(jax.tree.map(lambda x: (x.shape, x.dtype), shape)) for shape in shapes]
-    if described[0] != described[1]:
-        raise MasklessError(
-            f"{id} has other observations than {trained_on.id}: choose a similar one."
-        )
-    return env
-
-
-def _is_host(env: Environment) -> bool:
-    """Played in Python processes, not inside JAX."""
-    return env.id.startswith("gymnasium:")
-
-
-def _play(trained: Trained, modes: list[Masks], **how: Any) -> EpisodeRecord:
-    """The record of every run under every mode. [runs, modes, envs, episodes]"""
-    sources = [play.mask_source(name, trained.env.num_actions) for name in modes]
-    return play_sources(trained, sources, **how)
-
-
-def _play_host(
-    trained: Trained,
-    modes: list[Masks],
-    *,
-    slots: int,
-    per_slot: int,
-    greedy: bool,
-    seed: int,
-    progress: Progress,
-) -> EpisodeRecord:
-    """The same where nothing can be compiled: one after the other."""
-    from maskless.ppo.host_evaluate import play_host_episodes  # needs gymnasium
-
-    env: Any = trained.env
-    records: list[list[EpisodeRecord]] = []
-    for number, run in enumerate(trained.runs):
-        records.append([])
-        for mode in modes:
-            record = play_host_episodes(
-                env,
-                trained.net,
-                run.params,
-                masks=mode,
-                num_envs=slots,
-                episodes=per_slot,
-                seed=seed + run.seed,
-                threshold=run.condition.threshold,
-                greedy=greedy,
-            )
-            records[-1].append(record)
-            done = number * len(modes) + len(records[-1])
-            progress(done * slots * per_slot, f"{run.name}, {mode}")
-    stacked = [jax.tree.map(lambda *x: np.stack(x), *some) for some in records]
-    return jax.tree.map(lambda *x: np.stack(x), *stacked)
-
-
-def play_sources(
-    trained: Trained,
-    sources: Sequence[MaskSource],
-    *,
-    slots: int,
-    per_slot: int,
-    greedy: bool = False,
-    seed: int = 0,
-    progress: Progress = lambda done, what: None,
-) -> EpisodeRecord:
-    """The record of every run under every source of masks. [runs, sources, envs, episodes]"""
-    venv, net = VectorEnv(trained.env, slots), trained.net
-    params = together([run.params for run in trained.runs])
-    thresholds = jnp.array([run.condition.threshold for run in trained.runs])
-    # A run's key depends on its seed only: conditions and sources meet the same levels.
-    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), run.seed) for run in trained.runs])
-    keys = jnp.broadcast_to(keys[:, None], (len(trained.runs), len(sources)))
-
-    def begin(key: PRNGKeyArray) -> play.Play:
-        return play.begin(venv, net, key, per_slot)
-
-    def advance(params: Any, threshold: Array, source: MaskSource, state: play.Play) -> play.Play:
-        return play.advance(venv, net, params, state, source, threshold, greedy=greedy)
-
-    over_sources = jax.vmap(advance, (None, None, 0, 0))
-    go_on = jax.jit(jax.vmap(over_sources, (0, 0, None, 0)), donate_argnums=3)
-    state = jax.jit(jax.vmap(jax.vmap(begin)))(keys)
-    while True:
-        state = go_on(params, thresholds, together(list(sources)), state)
-        finished = np.asarray(state.record.finished)
-        progress(int(finished.sum()), "playing")
-        if finished.all():
-            return jax.device_get(state.record)
 
 
 def _judge(
@@ -342,7 +261,16 @@ def _judge(
     found = {name: played[name] for name in masks}
     if "predicted" in masks and not run.has_classifier:
         found |= {"predicted": played["none"], UNTRAINED: played["predicted"]}
-    return RunEvaluation(run.folder, run.name, run.seed, run.update, run.has_classifier, found)
+    return RunEvaluation(
+        folder=run.folder,
+        condition=run.name,
+        seed=run.seed,
+        update=run.update,
+        classifier=run.has_classifier,
+        masks=found,
+        thresholds=run.thresholds_by_name(env.action_names),
+        overrides=tuple(map(str, run.overrides)),
+    )
 
 
 def summarise(record: EpisodeRecord, num_actions: int) -> Summary:

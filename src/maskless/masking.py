@@ -19,6 +19,15 @@ def falls_back(valid: Bool[Array, "... actions"]) -> Bool[Array, "..."]:
     return ~jnp.any(valid, axis=-1)
 
 
+def fall_back(
+    valid: Bool[Array, "... actions"], forbidden: Bool[Array, "... actions"]
+) -> Bool[Array, "... actions"]:
+    """The mask, and where it has no valid action all those that are not forbidden (all, when that
+    would be none)."""
+    rest = ~forbidden | falls_back(~forbidden)[..., None]
+    return valid | (falls_back(valid)[..., None] & rest)
+
+
 def masked_log_softmax(
     logits: Float[Array, "... actions"], valid: Bool[Array, "... actions"]
 ) -> Float[Array, "... actions"]:

@@ -15,7 +15,9 @@ from toys import Tower
 def make_policy(folder, name="mlp", env=None, width=16, **options):
     """Writes an artifact of a network with random weights. The folder."""
     env = Tower() if env is None else env
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    observation = getattr(env, "observation_shapes", None)  # the only way to ask Gymnasium's
+    if observation is None:
+        observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
     encoder = encoder_for(observation)
     net = make_net(name, num_actions=env.num_actions, encoder=encoder, width=width)
     zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), observation)

@@ -107,6 +107,6 @@ def test_wrong_input_is_refused_with_a_sentence(tmp_path):
 
 def test_a_condition_keeps_its_colour_and_others_take_free_ones():
     labels = ["mine", "masked", "yours"]
-    colours = [figures._colour(labels, label) for label in labels]
+    colours = [figures.colour_of(labels, label) for label in labels]
     assert len(set(colours)) == 3
-    assert colours[1] == figures._colour(["masked"], "masked")
+    assert colours[1] == figures.colour_of(["masked"], "masked")

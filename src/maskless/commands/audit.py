@@ -15,9 +15,10 @@ from maskless.errors import MasklessError
 class Audit:
     """Compare predicted with true masks where a trained policy acts, and what errors cost.
 
-    RUN is the folder of one run, or of a whole training: then all its runs with a classifier.
-    Writes audit.json and the page audit.html, with the worst states, into the run's folder.
-    (The masks of an environment itself are audited by `maskless validity`.)
+    RUN is the folder of one run, or of a whole training: then all its runs with a classifier. Runs
+    are audited as they were trained; name a policy's folder (RUN/policy) for its calibrated
+    thresholds and overrides. Writes audit.json and the page audit.html, with the worst states,
+    into the folder. (The masks of an environment itself are audited by `maskless validity`.)
 
     Example: maskless audit runs/corridor-r2-mlp-1/masked-kl/seed-0
 
@@ -25,7 +26,7 @@ class Audit:
     """
 
     run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
-    """Folder of a run or of a training."""
+    """Folder of a run, of a training, or of a policy."""
     states: float = 2e4
     """States in which masks are compared."""
     episodes: int = 512
@@ -39,12 +40,12 @@ class Audit:
 
     def run(self) -> None:
         from maskless.diagnostics.predictions import audit_predictions
-        from maskless.ppo.trained import load_runs
+        from maskless.ppo.trained import load_trained, not_in_force
         from maskless.report.predictions import print_audit, save_audit
 
         if not 1 <= self.states < math.inf:
             raise MasklessError(f"states must be a number of at least 1, not {self.states}.")
-        trained = load_runs(self.run_folder)
+        trained = load_trained(self.run_folder)
         runs = trained.runs
         if len(runs) > 1:  # of a single one without a classifier, the audit says so
             runs = [run for run in runs if run.has_classifier] or runs[:1]
@@ -61,6 +62,8 @@ class Audit:
                     progress=update,
                 )
             print_audit(audit, OUT)
+            for sentence in not_in_force([run.folder]):
+                OUT.print(sentence, markup=False, soft_wrap=True)
             for path in save_audit(audit, trained.env, run.folder):
                 OUT.print(f"wrote {path}", soft_wrap=True)
 

@@ -40,8 +40,8 @@ class Calibrate:
     threshold without a bound."""
     episodes: int = 2048
     """Episodes to choose with; three times as many more are played to check."""
-    envs: int = 512
-    """Episodes that are under way at a time."""
+    envs: int | None = None
+    """Episodes that are under way at a time; None: 512, in Gymnasium environments 32."""
     seed: int = 0
     """Of levels and dice."""
     env: str | None = None
@@ -52,18 +52,24 @@ class Calibrate:
     def run(self) -> None:
         from maskless.deploy.artifact import change_policy, find_policy
         from maskless.deploy.calibrate import CHECKS, calibrate, check_settings
-        from maskless.deploy.play import Player, environment_of
+        from maskless.deploy.play import ENVS, Player
         from maskless.deploy.policy import load
         from maskless.errors import MasklessError
+        from maskless.ppo.stage import check_oracle, usual_envs
+        from maskless.ppo.trained import environment_of
 
         check_settings(self.episodes, self.alpha, self.delta)
-        if self.envs < 1:
+        if self.envs is not None and self.envs < 1:
             raise MasklessError(f"envs must be at least 1, not {self.envs}.")
         policy = load(self.run_folder)
         env = environment_of(self.run_folder, policy, self.env)
-        player = Player(policy, env, envs=min(self.envs, self.episodes))
+        check_oracle(env, "calibrate the policy in an environment that has masks, with --env")
+        envs = self.envs or usual_envs(env, ENVS)
         total = (1 + CHECKS) * self.episodes
-        with ProgressBar("playing (compiling first)", total, "episodes") as update:
+        with (
+            Player(policy, env, envs=min(envs, self.episodes)) as player,
+            ProgressBar("playing (compiling first)", total, "episodes") as update,
+        ):
             found = calibrate(
                 player,
                 mode=self.mode,

@@ -16,15 +16,18 @@ class Eval:
     """Play complete episodes under the oracle's masks, the predicted ones, and none.
 
     RUN is the folder of one run, or of a whole training: then all its conditions and seeds play in
-    one compiled program. Writes evaluation.json into the folder of each run.
+    one compiled program. Runs play as they were trained; name a policy's folder (RUN/policy) to
+    play with its calibrated thresholds and overrides. Writes evaluation.json into each folder.
 
     Example: maskless eval runs/craftax-classic-gru-1 --episodes 10240
+
+    Example: maskless eval runs/craftax-classic-gru-1/masked-kl/seed-0/policy
 
     Example: maskless eval runs/corridor-r2-mlp-1/masked-kl/seed-0 --masks predicted none --greedy
     """
 
     run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
-    """Folder of a run or of a training."""
+    """Folder of a run, of a training, or of a policy."""
     masks: tuple[Literal["oracle", "predicted", "none"], ...] = ("oracle", "predicted", "none")
     """Under which masks to play."""
     episodes: float = 1024
@@ -40,12 +43,12 @@ class Eval:
 
     def run(self) -> None:
         from maskless.evaluation import evaluate
-        from maskless.ppo.trained import find_runs
+        from maskless.ppo.trained import find_runs, is_artifact, not_in_force
         from maskless.report.evaluation import print_evaluation
 
         if not 1 <= self.episodes < math.inf:
             raise MasklessError(f"episodes must be a number of at least 1, not {self.episodes}.")
-        runs = len(find_runs(self.run_folder))
+        runs = 1 if is_artifact(self.run_folder) else len(find_runs(self.run_folder))
         total = int(self.episodes) * runs * len(self.masks)
         with ProgressBar(f"{runs} runs (compiling first)", total, "episodes") as update:
             evaluation = evaluate(
@@ -59,5 +62,7 @@ class Eval:
                 progress=update,
             )
         print_evaluation(evaluation, OUT)
+        for sentence in not_in_force([run.folder for run in evaluation.runs]):
+            OUT.print(sentence, markup=False, soft_wrap=True)
         for path in evaluation.save():
             OUT.print(f"wrote {path}", soft_wrap=True)

@@ -55,6 +55,7 @@ class Export:
         has_one = any((place / ABOUT_FILE).exists() for place in (run, run / "policy"))
         if has_one or not (run / "checkpoints").is_dir():
             return find_policy(run)
+        from maskless.conditions import condition
         from maskless.ppo.trained import load_runs
 
         trained = load_runs(run, warn=OUT.print)
@@ -64,7 +65,7 @@ class Export:
             trained.net,
             newest.params,
             trained.env,
-            threshold=newest.condition.threshold,
+            threshold=condition(newest.name).threshold,
             classifier=newest.has_classifier,
         )
         OUT.print(f"wrote {folder} from the checkpoint of update {newest.update}", soft_wrap=True)

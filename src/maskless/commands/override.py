@@ -126,11 +126,14 @@ class OverrideCommand:
         import jax
 
         from maskless.deploy.dry_run import dry_run
-        from maskless.deploy.play import Player, environment_of
+        from maskless.deploy.play import ENVS, Player
+        from maskless.ppo.stage import has_oracle, usual_envs
+        from maskless.ppo.trained import environment_of
 
         env = environment_of(self.run_folder, policy, self.env)
-        player = Player(policy, env, envs=min(self.episodes, 256))
-        played = player.play(jax.random.key(self.seed), self.episodes, masks="predicted")
+        envs = min(usual_envs(env, ENVS), self.episodes)
+        with Player(policy, env, envs=envs) as player:
+            played = player.play(jax.random.key(self.seed), self.episodes, masks="predicted")
         found = dry_run(policy, rules, played.states)
         table = Table(title=f"what would change in {found.states:,} states the policy visits")
         for column in ("action", "newly allowed", "oracle agrees", "newly masked", "oracle agrees"):
@@ -138,7 +141,10 @@ class OverrideCommand:
         columns = (found.allowed, found.allowed_rightly, found.forbidden, found.forbidden_rightly)
         for name, *counts in zip(policy.action_names, *columns, strict=True):
             if any(counts):
-                table.add_row(name, *(f"{n:,}" for n in counts))
+                texts = [f"{n:,}" for n in counts]
+                if not has_oracle(env):
+                    texts[1] = texts[3] = "–"
+                table.add_row(name, *texts)
         OUT.print(table)
         OUT.print(
             f"{found.changed:,} masks change; fallbacks {found.fallbacks[0]:,} ->"

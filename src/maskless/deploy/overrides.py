@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
-from maskless.deploy.observations import Field
+from maskless.deploy.observations import Field, match
 from maskless.errors import MasklessError, UnknownNameError
 
 EFFECTS = ("never", "always", "threshold")
@@ -177,6 +178,30 @@ def apply_overrides(
         mask = (here & wanted) | (~here & mask)
         forbidden = forbidden | here if rule.effect == "never" else forbidden & ~here
     return mask, forbidden, changed
+
+
+@dataclasses.dataclass(frozen=True)
+class Overruling:
+    """The rules as a function on observations, for whoever plays a policy (`ppo.evaluate`)."""
+
+    overrides: tuple[Override, ...]
+    action_names: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+    def __call__(
+        self,
+        observation: PyTree[Array],
+        validity_logits: Float[Array, "batch actions"],
+        mask: Bool[Array, "batch actions"],
+    ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"]]:
+        """The mask after the rules, and where they forbid an action."""
+        leaves, _ = match(observation, self.fields)
+        observed = {field.name: leaf for field, leaf in zip(self.fields, leaves, strict=True)}
+        validity = jax.nn.sigmoid(validity_logits)
+        mask, forbidden, _ = apply_overrides(
+            self.overrides, self.action_names, self.fields, observed, validity, mask
+        )
+        return mask, forbidden
 
 
 def _example(fields: Sequence[Field]) -> str:

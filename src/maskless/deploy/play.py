@@ -5,23 +5,25 @@ by episode, and where single states are needed they are drawn at random within e
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from maskless import masking
-from maskless.deploy.observations import fields_of, match
+from maskless.deploy.observations import match
+from maskless.deploy.overrides import Overruling
 from maskless.deploy.policy import Policy
-from maskless.envs import Environment, VectorEnv, make
-from maskless.errors import MasklessError
+from maskless.envs import Environment
+from maskless.ppo.evaluate import MaskSource, Play, Seen, mask_source
+from maskless.ppo.stage import make_stage
+from maskless.ppo.trained import check_fit
 
 ENVS = 512
-"""Episodes that are played at a time."""
+"""Episodes that are played at a time inside JAX."""
 
 
 @struct.dataclass
@@ -67,16 +69,30 @@ class Episodes:
 
 
 class Player:
-    """Plays episodes of a policy; compiled once for all thresholds and both behaviours."""
+    """Plays episodes of a policy; compiled once for all thresholds and both behaviours. `close` it
+    when done, or use it in a `with`."""
 
-    def __init__(self, policy: Policy, env: Environment, *, envs: int = ENVS, states: int = 8):
-        """`states`: how many are drawn from each episode."""
-        check_fit(policy, env)
+    def __init__(
+        self,
+        policy: Policy,
+        env: Environment,
+        *,
+        envs: int,
+        states: int = 8,
+    ):
+        """`envs`: episodes that are played at a time. `states`: how many are drawn from each."""
+        check_fit(policy.action_names, policy.fields, env)
         self.policy = policy
         self.states = states
-        # Only the first episode of each environment counts, so the pool of further levels is idle.
-        self.venv = VectorEnv(env, envs, pool_size=1)
-        self._play = jax.jit(self._episodes)
+        rules = Overruling(policy.overrides, policy.action_names, policy.fields)
+        self._stage = make_stage(
+            env,
+            envs,
+            policy.net,
+            overrule=rules,
+            watch=self._watch,
+            one_episode=True,
+        )
 
     def play(
         self,
@@ -89,61 +105,60 @@ class Player:
     ) -> Episodes:
         """So many complete episodes under the oracle's or the predicted masks."""
         thresholds = self.policy.thresholds if thresholds is None else thresholds
+        source = mask_source(masks, len(self.policy.action_names))
         parts = []
-        for done in range(0, episodes, self.venv.num_envs):
+        for done in range(0, episodes, self._stage.num_envs):
             progress(done, f"playing under {masks} masks")
-            parts.append(
-                self._play(jax.random.fold_in(key, done), thresholds, masks == "predicted")
-            )
+            parts.append(self._play(jax.random.fold_in(key, done), source, thresholds))
         progress(episodes, f"played under {masks} masks")
         return jax.tree.map(lambda *x: np.concatenate(x)[:episodes], *parts)
 
-    def _episodes(
-        self, key: PRNGKeyArray, thresholds: Float[Array, " actions"], predicted: Bool[Array, ""]
+    def close(self) -> None:
+        self._stage.close()
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _play(
+        self, key: PRNGKeyArray, source: MaskSource, thresholds: Float[Array, " actions"]
     ) -> Episodes:
-        reset_key, key = jax.random.split(key)
-        worlds, first = self.venv.reset(reset_key)
-        envs = self.venv.num_envs
-        leaves, _ = match(first.observation, self.policy.fields)
-        carry = self.policy.initial_carry(envs)
-        start = (worlds, leaves, first.mask, carry, self._nothing(leaves), jnp.zeros(envs, bool))
+        """The first episode of every environment."""
+        play = self._stage.begin(int(jax.random.bits(key)), episodes=1)
+        known = (self._nothing(play.actor.now.observation), jnp.array(thresholds))
+        while not np.all(play.record.finished):
+            play, known = self._stage.advance(self.policy.params, play, source, thresholds, known)
+        return jax.device_get(known[0])
 
-        def step(loop: Any) -> Any:
-            key, (worlds, leaves, valid, carry, seen, over) = loop
-            key, act_key, world_key, draw_key = jax.random.split(key, 4)
-            carry, heads = self.policy.look(self.policy.params, carry, leaves, jnp.zeros_like(over))
-            made = self.policy.predict_mask(leaves, heads.validity, thresholds)
-            log_probs = masking.masked_log_softmax(
-                heads.logits, jnp.where(predicted, made.mask, valid)
-            )
-            now = States(leaves, heads.logits, heads.validity, valid)
-            seen = _look_at(seen, now, thresholds, over, draw_key)
-            worlds, out = self.venv.step(world_key, worlds, masking.sample(act_key, log_probs))
-            leaves, _ = match(out.observation, self.policy.fields)
-            return key, (worlds, leaves, out.mask, carry, seen, over | out.done)
+    def _watch(
+        self, known: tuple[Episodes, Float[Array, " actions"]], before: Play, step: Seen
+    ) -> tuple[Episodes, Float[Array, " actions"]]:
+        seen, thresholds = known
+        leaves, _ = match(before.actor.now.observation, self.policy.fields)
+        now = States(leaves, step.heads.logits, step.heads.validity, step.valid)
+        key = jax.random.fold_in(before.key, 0)
+        return _look_at(seen, now, thresholds, before.episode > 0, key), thresholds
 
-        _, (*_, seen, _) = jax.lax.while_loop(
-            lambda loop: ~jnp.all(loop[1][-1]), step, (key, start)
-        )
-        return seen
+    def _nothing(self, observation: PyTree[Array]) -> Episodes:
+        leaves, _ = match(observation, self.policy.fields)
+        envs, actions = self._stage.num_envs, len(self.policy.action_names)
 
-    def _nothing(self, leaves: list[Array]) -> Episodes:
-        envs, actions = self.venv.num_envs, len(self.policy.action_names)
-        counts = jnp.zeros((envs, actions), jnp.int32)
-        drawn = jnp.zeros((envs, self.states, actions), jnp.float32)
+        def zeros(*shape: int, dtype: Any) -> Array:  # a new one each time: they will be given up
+            return jnp.zeros((envs, *shape), dtype)
+
         return Episodes(
-            lengths=jnp.zeros(envs, jnp.int32),
-            valid=counts,
-            masked=counts,
-            score=jnp.full((envs, actions), jnp.nan),
-            change=jnp.zeros(envs, jnp.float32),
+            lengths=zeros(dtype=jnp.int32),
+            valid=zeros(actions, dtype=jnp.int32),
+            masked=zeros(actions, dtype=jnp.int32),
+            score=zeros(actions, dtype=jnp.float32) + jnp.nan,
+            change=zeros(dtype=jnp.float32),
             states=States(
-                leaves=[
-                    jnp.zeros((envs, self.states, *leaf.shape[1:]), leaf.dtype) for leaf in leaves
-                ],
-                logits=drawn,
-                validity=drawn,
-                valid=drawn.astype(bool),
+                leaves=[zeros(self.states, *x.shape[1:], dtype=x.dtype) for x in leaves],
+                logits=zeros(self.states, actions, dtype=jnp.float32),
+                validity=zeros(self.states, actions, dtype=jnp.float32),
+                valid=zeros(self.states, actions, dtype=bool),
             ),
         )
 
@@ -184,29 +199,3 @@ def _look_at(
         change=seen.change + going * change,
         states=jax.tree.map(replace, seen.states, now),
     )
-
-
-def environment_of(run: Path, policy: Policy, name: str | None = None) -> Environment:
-    """The environment a run was trained in, with its options; or the one called `name`."""
-    from maskless.ppo.train import read_config  # only here: playing needs no trainer
-
-    if name is not None:
-        return make(name)
-    for folder in (run, run.parent):
-        if (folder / "config.json").is_file():
-            config = read_config(folder)
-            return make(config.env, **config.env_options)
-    return make(policy.artifact.about["env"])
-
-
-def check_fit(policy: Policy, env: Environment) -> None:
-    """Refuses an environment with other actions or observations than the policy's."""
-    if tuple(env.action_names) != policy.action_names:
-        raise MasklessError(
-            f"{env.id} has other actions than the policy was trained for: name another with --env."
-        )
-    if tuple(fields_of(env)) != policy.fields:
-        raise MasklessError(
-            f"{env.id} has other observations than the policy was trained for: name another with"
-            " --env."
-        )

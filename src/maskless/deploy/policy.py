@@ -151,10 +151,7 @@ class Policy:
         return outputs[0], jax.tree.map(lambda x: x[0], outputs[1])
 
     def predict_mask(
-        self,
-        leaves: Sequence[Array],
-        validity_logits: Float[Array, "batch actions"],
-        thresholds: Float[Array, " actions"] | None = None,
+        self, leaves: Sequence[Array], validity_logits: Float[Array, "batch actions"]
     ) -> PredictedMask:
         """Valid is what has a probability above its threshold, unless an override says otherwise.
 
@@ -162,17 +159,15 @@ class Policy:
         if that is nothing): a rule "never" holds in a fallback too.
         """
         validity = jax.nn.sigmoid(validity_logits)
-        predicted = validity > (self.thresholds if thresholds is None else thresholds)
+        predicted = validity > self.thresholds
         observed = {f.name: leaf for f, leaf in zip(self.fields, leaves, strict=True)}
         mask, forbidden, changed = apply_overrides(
             self.overrides, self.action_names, self.fields, observed, validity, predicted
         )
-        fallback = masking.falls_back(mask)
-        rest = ~forbidden | masking.falls_back(~forbidden)[:, None]
         return PredictedMask(
             validity=validity,
-            mask=mask | (fallback[:, None] & rest),
-            fallback=fallback,
+            mask=masking.fall_back(mask, forbidden),
+            fallback=masking.falls_back(mask),
             overridden=mask != predicted,
             changed=changed,
         )

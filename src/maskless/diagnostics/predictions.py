@@ -1,13 +1,13 @@
 """Can the predicted masks of a trained policy be trusted, and what do their errors cost?
 
-    audit = audit_predictions(load_runs(folder), run, states=20_000)
+    trained = load_trained(folder)
+    audit = audit_predictions(trained, trained.runs[0], states=20_000)
 
 The policy acts under its own predicted masks, where mistakes lead to where they lead, and an oracle
 looks on. (`diagnostics.validity` audits the oracle itself.)
 """
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,21 +18,19 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from maskless import masking
+from maskless.deploy.policy import as_array
 from maskless.diagnostics.classifier import SOFT_MASK
-from maskless.envs import VectorEnv
 from maskless.errors import MasklessError
-from maskless.evaluation import play_sources, standard_error
-from maskless.nets import Network
+from maskless.evaluation import standard_error
 from maskless.ppo import evaluate as play
 from maskless.ppo.evaluate import MaskSource, Play, Seen, mask_source
+from maskless.ppo.stage import Progress, check_oracle, make_stage, play_sources
 from maskless.ppo.trained import Trained, TrainedRun
 
 BINS = 16
 BIN_WIDTH = 1.0
 """Calibration looks at scores in bins of this width in the logit, around 0; the outermost are
 open."""
-
-Progress = Callable[[int, str], None]
 
 
 @struct.dataclass
@@ -64,6 +62,7 @@ class Examples:
     state: Any
     observation: Any
     valid: Bool[Array, "states actions"]
+    predicted: Bool[Array, "states actions"]
     probability: Float[Array, "states actions"]
     """Predicted: of being valid."""
     oracle_policy: Float[Array, "states actions"]
@@ -121,6 +120,7 @@ def audit_predictions(
             f"{run.folder} was trained without a classifier ({run.name}), so that it predicts no"
             " masks: audit a condition such as masked-focal."
         )
+    check_oracle(trained.env, "audit the policy where it was trained")
     if min(states, episodes, num_envs, examples) < 1:
         raise MasklessError("An audit needs at least one state, episode, environment and example.")
     seen, tally, worst = _look_on(trained, run, states, num_envs, seed, progress)
@@ -185,51 +185,41 @@ def _look_on(
 ) -> tuple[int, Tally, Examples]:
     """Plays under predicted masks; how many states were seen, what was counted, and the worst one
     of every environment."""
-    venv = VectorEnv(trained.env, num_envs)
-    threshold = run.condition.threshold
-    watch = jax.jit(partial(_watch, venv, trained.net), donate_argnums=(2, 3))
-    begin = jax.jit(partial(play.begin, venv, trained.net, episodes=1))
-    state = begin(jax.random.fold_in(jax.random.key(seed), run.seed))
-    counts, worst = _nothing(venv, trained.net, run.params, state)
-    # Sums of a chunk are added up here, in as many digits as it takes.
-    total, seen = jax.tree.map(lambda x: np.zeros(x.shape, np.float64), counts), 0
-    while seen < states:
-        state, worst, counts = watch(run.params, threshold, state, worst)
-        total = jax.tree.map(lambda a, b: a + np.asarray(b), total, counts)
-        seen += play.STEPS * num_envs
-        progress(min(seen, states), "comparing masks")
+    source = mask_source("predicted", trained.env.num_actions)
+    thresholds, rules = as_array(run.thresholds), trained.overrule
+    chunks, seen = -(-states // (play.STEPS * num_envs)), 0
+    with make_stage(trained.env, num_envs, trained.net, overrule=rules, watch=_watch) as stage:
+        # So many episodes that none of the environments can come to an end.
+        state = stage.begin(seed + run.seed, episodes=chunks * play.STEPS)
+        nothing, worst = _nothing(trained, run, state)
+        # Sums of a chunk are added up here, in as many digits as it takes.
+        total = jax.tree.map(lambda x: np.zeros(x.shape, np.float64), nothing)
+        for _ in range(chunks):
+            counts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), nothing)
+            state, (worst, counts) = stage.advance(
+                run.params, state, source, thresholds, (worst, counts)
+            )
+            total = jax.tree.map(lambda a, b: a + np.asarray(b), total, counts)
+            seen += play.STEPS * num_envs
+            progress(min(seen, states), "comparing masks")
     return seen, total, jax.device_get(worst)
 
 
-def _nothing(venv: VectorEnv, net: Network, params: Any, state: Play) -> tuple[Tally, Examples]:
+def _nothing(trained: Trained, run: TrainedRun, state: Play) -> tuple[Tally, Examples]:
     """Shapes of the tally, and examples that any state replaces."""
-    source = mask_source("predicted", venv.env.num_actions)
-    step = partial(play.play_step, venv, net, greedy=False)
-    _, seen = jax.eval_shape(step, params, state, source, jnp.float32(0.5))
+    source = mask_source("predicted", trained.env.num_actions)
+    decide = partial(play.decide, trained.net, greedy=False)
+    _, seen = jax.eval_shape(decide, run.params, state.actor, state.key, source, 0.5)
     counts = jax.eval_shape(_count, seen)
     example = jax.eval_shape(_example, state, seen)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example)
-    return counts, blank.replace(kl=jnp.full(venv.num_envs, -jnp.inf))
+    return counts, blank.replace(kl=jnp.full_like(blank.kl, -jnp.inf))
 
 
-def _watch(
-    venv: VectorEnv,
-    net: Network,
-    params: Any,
-    threshold: Float[Array, ""],
-    state: Play,
-    worst: Examples,
-) -> tuple[Play, Examples, Tally]:
-    """Some steps of every environment."""
-    source = mask_source("predicted", venv.env.num_actions)
-
-    def step(carry: tuple[Play, Examples], _: None) -> tuple[tuple[Play, Examples], Tally]:
-        before, worst = carry
-        after, seen = play.play_step(venv, net, params, before, source, threshold, greedy=False)
-        return (after, _worse(worst, _example(before, seen))), _count(seen)
-
-    (state, worst), counts = jax.lax.scan(step, (state, worst), None, length=play.STEPS)
-    return play.refresh(venv, state), worst, jax.tree.map(lambda x: x.sum(0), counts)
+def _watch(known: tuple[Examples, Tally], before: Play, seen: Seen) -> tuple[Examples, Tally]:
+    worst, counts = known
+    counts = jax.tree.map(jnp.add, counts, _count(seen))
+    return _worse(worst, _example(before, seen)), counts
 
 
 def _example(before: Play, seen: Seen) -> Examples:
@@ -239,9 +229,11 @@ def _example(before: Play, seen: Seen) -> Examples:
     return Examples(
         kl=_soft_kl(seen),
         total_variation=masking.total_variation(under_oracle, under_prediction),
-        state=before.actor.worlds.states,
+        # A Gymnasium environment keeps its state to itself.
+        state=getattr(before.actor.worlds, "states", ()),
         observation=before.actor.now.observation,
         valid=seen.valid,
+        predicted=seen.predicted,
         probability=jax.nn.sigmoid(seen.heads.validity),
         oracle_policy=jnp.exp(under_oracle),
         predicted_policy=jnp.exp(under_prediction),
@@ -260,7 +252,7 @@ def _worse(old: Examples, new: Examples) -> Examples:
 
 def _soft_kl(seen: Seen) -> Float[Array, " envs"]:
     oracle = jax.nn.log_softmax(seen.heads.logits + SOFT_MASK * ~seen.valid)
-    predicted = jax.nn.log_softmax(seen.heads.logits + SOFT_MASK * ~seen.predicted)
+    predicted = jax.nn.log_softmax(seen.heads.logits + SOFT_MASK * ~seen.applied)
     return masking.kl_divergence(oracle, predicted)
 
 
@@ -281,5 +273,5 @@ def _count(seen: Seen) -> Tally:
         probability_in=jnp.where(inside, jax.nn.sigmoid(logits), 0.0).sum(1),
         total_variation=masking.total_variation(under_oracle, under_prediction).sum(),
         kl=_soft_kl(seen).sum(),
-        fallbacks=masking.falls_back(predicted).sum(),
+        fallbacks=seen.fallback.sum(),
     )

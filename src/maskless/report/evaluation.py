@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,36 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         last = number + 1 == len(table.rows) or table.rows[number + 1][0] != ""
         shown.add_row(*(row[column] for column in columns), end_section=last)
     console.print(shown)
+    for line in threshold_lines(evaluation.runs):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def threshold_lines(runs: Sequence[RunEvaluation]) -> list[str]:
+    """How the masks of these runs were predicted: once, or for each run where they differ."""
+    told = {
+        f"{run.condition}, seed {run.seed}": masks_in_words(run.thresholds, run.overrides)
+        for run in runs
+        if run.classifier and "predicted" in run.masks and run.thresholds is not None
+    }
+    if len(set(told.values())) == 1:
+        return [f"Predicted masks: {next(iter(told.values()))}."]
+    return [f"Predicted masks of {name}: {words}." for name, words in told.items()]
+
+
+def masks_in_words(
+    thresholds: float | Mapping[str, float | None] | None, overrides: Sequence[str]
+) -> str:
+    """Thresholds and overrides, without a full stop."""
+    if isinstance(thresholds, Mapping):
+        each = [
+            f"{name} {'always' if t is None else f'above {t:.3g}'}"
+            for name, t in thresholds.items()
+        ]
+        words = "valid is " + ", ".join(each)
+    else:
+        words = f"valid is what has a probability above {thresholds:g}"
+    rules = f"; overrides: {'; '.join(overrides)}" if overrides else "; no overrides"
+    return words + rules
 
 
 def headlines(runs: Sequence[RunEvaluation]) -> list[str]:

@@ -150,8 +150,8 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
                 mine = [s for s, run in zip(late[metric], runs, strict=True) if run.label == label]
                 low, middle, high = _low_middle_high(np.stack(mine))
                 rows = np.arange(len(order)) + 0.5 * ((number + 0.5) / len(labels) - 0.5)
-                axis.hlines(rows, low, high, color=_colour(labels, label), linewidth=1.2)
-                axis.plot(middle, rows, "o", color=_colour(labels, label), markersize=2.5)
+                axis.hlines(rows, low, high, color=colour_of(labels, label), linewidth=1.2)
+                axis.plot(middle, rows, "o", color=colour_of(labels, label), markersize=2.5)
             axis.set_title(title)
             axis.set_xlim(lowest - 0.04, 1.04)
             axis.set_xticks([lowest, 1.0], [f"{lowest:g}", "1"])
@@ -166,7 +166,7 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
         if not len(order):
             axes[1].text(0.5, 0.5, _NO_DATA, transform=axes[1].transAxes, ha="center")
         handles = [
-            Line2D([], [], color=_colour(labels, name), marker="o", ls="") for name in labels
+            Line2D([], [], color=colour_of(labels, name), marker="o", ls="") for name in labels
         ]
         _legend(fig, handles, labels)
         fig.suptitle("per action (share of states in which it is valid)", fontsize=7)
@@ -321,7 +321,7 @@ def _plot(
     empty = True
     for number, label in enumerate(labels):
         seeds = [run for run in runs if run.label == label]
-        colour = _colour(labels, label)
+        colour = colour_of(labels, label)
         width = 1.2 + 0.4 * (len(labels) - 1 - number)  # equal lines show below one another
         for metric, line in drawn:
             found = band(seeds, metric, action, logarithmic=logarithmic)
@@ -342,7 +342,7 @@ def _frames_axis(axis: Any) -> None:
 
 
 def _label_keys(labels: list[str]) -> tuple[list[Line2D], list[str]]:
-    return [Line2D([], [], color=_colour(labels, label)) for label in labels], labels
+    return [Line2D([], [], color=colour_of(labels, label)) for label in labels], labels
 
 
 def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
@@ -350,7 +350,7 @@ def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
     fig.legend(handles, texts, loc="outside lower center", ncols=columns, fontsize=7)
 
 
-def _colour(labels: list[str], label: str) -> str:
+def colour_of(labels: list[str], label: str) -> str:
     """A condition always has the same colour; other labels take those that are left."""
     if label in _COLOURS:
         return _COLOURS[label]

@@ -34,7 +34,11 @@ def output_folder(path: Path) -> Path:
 
 def write_json(path: Path, content: Any) -> None:
     """Replaces the file as a whole: a full disk or a kill leaves the old one."""
-    text = json.dumps(content, indent=1) + "\n"
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for any text."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_text(text)

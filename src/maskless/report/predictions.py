@@ -13,6 +13,7 @@ from rich.table import Table
 from maskless.diagnostics.predictions import PredictionAudit
 from maskless.envs import Environment
 from maskless.report import style
+from maskless.report.evaluation import masks_in_words
 from maskless.report.files import output_folder, provenance, write_json
 from maskless.report.page import Page
 from maskless.report.validity import percent
@@ -83,6 +84,12 @@ def print_audit(audit: PredictionAudit, console: Console) -> None:
         table.add_row(*row)
     console.print(table)
     console.print(summary(audit), soft_wrap=True)
+    console.print(_how(audit), markup=False, highlight=False, soft_wrap=True)
+
+
+def _how(audit: PredictionAudit) -> str:
+    thresholds = audit.run.thresholds_by_name(audit.action_names)
+    return f"Predicted masks: {masks_in_words(thresholds, [str(x) for x in audit.run.overrides])}."
 
 
 def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[Path]:
@@ -96,6 +103,7 @@ def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[P
     )
     page.heading("Result")
     page.text(summary(audit))
+    page.text(_how(audit), dim=True)
     page.figures(figures)
     page.heading("Actions")
     page.table(_HEADER, audit_rows(audit))
@@ -151,7 +159,7 @@ def describe_examples(audit: PredictionAudit, env: Environment) -> list[dict[str
         one = jax.tree.map(lambda x: x[number], audit.worst)  # noqa: B023 (used at once)
         if one.kl <= 1e-6:
             continue  # nothing is wrong there
-        wrong = (one.probability > audit.run.condition.threshold) != one.valid
+        wrong = one.predicted != one.valid
         moved = np.abs(one.oracle_policy - one.predicted_policy)
         shown = [a for a in np.argsort(-moved, kind="stable") if moved[a] > 0.01 or wrong[a]]
         found.append(
@@ -293,6 +301,8 @@ def _as_json(audit: PredictionAudit, examples: list[dict[str, Any]]) -> dict[str
         "condition": audit.run.name,
         "seed": audit.run.seed,
         "update": audit.run.update,
+        "thresholds": audit.run.thresholds_by_name(audit.action_names),
+        "overrides": [str(rule) for rule in audit.run.overrides],
         "states": audit.states,
         "confusion": {
             name: named(getattr(tally, name))
