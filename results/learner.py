@@ -2,7 +2,7 @@
 
 python results/learner.py classic OUT    # PPO-MLP on Craftax-Classic, to 40 M frames, 4 x 2 runs
 python results/learner.py corridor OUT   # GRU with RND on the paper's Corridor-R5, 4 runs
-python results/learner.py fast OUT       # the first one as a GPU runs it by default (bfloat16,
+python results/learner.py fast OUT       # the first one in bfloat16 (and, on a GPU, with
                                          # straight steps), to 20 M frames, 2 x 2 runs
 
 Each writes OUT/learner-NAME.json: the log of every run, and what it evaluates to under oracle,
@@ -55,7 +55,7 @@ def corridor() -> tuple[Config, list[int]]:
 
 
 def fast() -> tuple[Config, list[int]]:
-    """Half of `classic`, in the precision that is the default on a GPU: is anything lost?"""
+    """Half of `classic` in bfloat16: is anything lost?"""
     config, _ = classic()
     config = dataclasses.replace(
         config, conditions=CONDITIONS[:2], frames=20_400_000, precision="bfloat16"

@@ -15,10 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from maskless.config import Config, preset
+from maskless.config import Config, check, preset
 from maskless.envs import make
 from maskless.errors import UnknownNameError
-from maskless.nets import default_precision
 from maskless.ppo.program import Program
 from maskless.profiling import profile
 
@@ -37,7 +36,7 @@ class Case:
     """Frames per second of all runs together that we want on one H200."""
     preset: str = "paper"
 
-    def config(self) -> Config:
+    def config(self, precision: str) -> Config:
         ppo, width = preset(self.preset, self.net, rnd="corridor" in self.env)
         return Config(
             env=self.env,
@@ -47,7 +46,7 @@ class Case:
             seeds=max(1, self.runs // 4),
             frames=10**9,
             ppo=ppo,
-            precision=default_precision(),
+            precision=precision,
         )
 
 
@@ -81,7 +80,11 @@ def cases(suite: str, only: tuple[str, ...] = ()) -> list[Case]:
 
 
 def measure(
-    suite: list[Case], *, seconds: float, on_result: Callable[[dict[str, Any]], None]
+    suite: list[Case],
+    *,
+    seconds: float,
+    precision: str,
+    on_result: Callable[[dict[str, Any]], None],
 ) -> list[dict[str, Any]]:
     """Every case, for about `seconds` each; programs compile side by side where cores allow."""
     workers = max(1, (os.cpu_count() or 1) // 4)
@@ -89,7 +92,7 @@ def measure(
     with ThreadPoolExecutor(workers) as pool:
         games = sorted({case.env for case in suite if case.env.startswith("craftax")})
         steps = {game: pool.submit(_compile_upstream, game) for game in games}
-        programs = [pool.submit(_compile, case) for case in suite]
+        programs = [pool.submit(_compile, case, precision) for case in suite]
         upstream = {game: _upstream_speed(step.result()) for game, step in steps.items()}
         for case, program in zip(suite, programs, strict=True):
             result = _measure(case, *program.result(), seconds)
@@ -101,8 +104,9 @@ def measure(
     return results
 
 
-def _compile(case: Case) -> tuple[Program, Any, float]:
-    config = case.config()
+def _compile(case: Case, precision: str) -> tuple[Program, Any, float]:
+    config = case.config(precision)
+    check(config)
     program = Program(config, make(config.env, **config.env_options), visit_every=64)
     started = time.monotonic()
     compiled = program.compile()

@@ -26,6 +26,8 @@ class Bench:
     """Only the cases of these environments or networks."""
     seconds: float = 5.0
     """How long each case is measured, about."""
+    precision: str = "float32"
+    """What the networks compute in: float32 or bfloat16."""
     out: Path = Path("runs/bench")
     """Folder for train-SUITE.json."""
 
@@ -51,7 +53,7 @@ class Bench:
             write_json(path, provenance() | run | {"results": results})
 
         OUT.print(f"compiling {len(suite)} programs; this takes minutes")
-        measure(suite, seconds=self.seconds, on_result=keep)
+        measure(suite, seconds=self.seconds, precision=self.precision, on_result=keep)
         OUT.print(bench_table(results))
         OUT.print(f"wrote {path}", soft_wrap=True)
 

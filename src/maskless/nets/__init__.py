@@ -1,7 +1,5 @@
 """Networks behind one interface: MLP, GRU, and the hybrid of Transformer-XL and S5."""
 
-import jax
-
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets.base import PRECISIONS, Carry, Network
 from maskless.nets.encoders import ENCODERS, encoder_for
@@ -12,11 +10,6 @@ from maskless.nets.mlp import MLP
 from maskless.nets.rnd import RandomNetworkDistillation
 
 NETS: dict[str, type[Network]] = {"mlp": MLP, "gru": GRU, "hybrid": Hybrid}
-
-
-def default_precision() -> str:
-    """What this machine computes networks in fastest without changing what they learn."""
-    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
 
 
 def make_net(
@@ -61,7 +54,6 @@ __all__ = [
     "Hybrid",
     "Network",
     "RandomNetworkDistillation",
-    "default_precision",
     "encoder_for",
     "make_net",
 ]
