@@ -22,6 +22,7 @@ bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/corridor.py
 	$(BIN)/python benchmarks/diagnostics.py
 	$(BIN)/python benchmarks/act.py
+	$(BIN)/maskless bench --suite cpu
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
