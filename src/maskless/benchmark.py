@@ -87,6 +87,8 @@ def measure(
     on_result: Callable[[dict[str, Any]], None],
 ) -> list[dict[str, Any]]:
     """Every case, for about `seconds` each; programs compile side by side where cores allow."""
+    for case in suite:
+        check(case.config(precision))
     workers = max(1, (os.cpu_count() or 1) // 4)
     results = []
     with ThreadPoolExecutor(workers) as pool:
@@ -106,7 +108,6 @@ def measure(
 
 def _compile(case: Case, precision: str) -> tuple[Program, Any, float]:
     config = case.config(precision)
-    check(config)
     program = Program(config, make(config.env, **config.env_options), visit_every=64)
     started = time.monotonic()
     compiled = program.compile()

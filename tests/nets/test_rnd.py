@@ -66,7 +66,7 @@ def test_the_target_gets_no_gradient():
             assert (leaf == 0).all() == name.startswith("target")
 
 
-def test_corridors_are_new_by_map_and_message_only():
+def test_corridors_are_new_by_map_message_and_place_only():
     random = np.random.default_rng(0)
     obs = Observation(
         glyphs=jnp.asarray(random.integers(0, 20, (2, 3, 9, 9)), jnp.int8),
@@ -75,9 +75,14 @@ def test_corridors_are_new_by_map_and_message_only():
         previous_action=jnp.zeros((2, 3), jnp.int32),
     )
     view = novelty_view(obs)
-    assert view.shape == (2, 3, 81 * 50 + 42)
-    np.testing.assert_array_equal(view.sum(-1), 81 + 1)
+    assert view.shape == (2, 3, 81 * 50 + 42 + 80 + 21)
+    np.testing.assert_array_equal(view.sum(-1), 81 + 1 + 2)
     glyphs = np.argmax(view[..., :4050].reshape(2, 3, 9, 9, 50), axis=-1)
     np.testing.assert_array_equal(glyphs, obs.glyphs)
-    later = obs.replace(blstats=obs.blstats + 500, previous_action=obs.previous_action + 1)
+    later = obs.replace(
+        blstats=obs.blstats.at[..., 2:].add(500), previous_action=obs.previous_action + 1
+    )
     np.testing.assert_array_equal(novelty_view(later), view)
+    for number in (0, 1):
+        elsewhere = obs.replace(blstats=obs.blstats.at[..., number].add(1))
+        assert (novelty_view(elsewhere) != view).any(-1).all()

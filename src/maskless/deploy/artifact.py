@@ -134,7 +134,8 @@ def change_policy(path: Path, changes: Mapping[str, Any]) -> None:
 
 
 def find_policy(path: Path | str) -> Path:
-    """The artifact's folder: `path` itself, or `policy` inside a run's folder."""
+    """The artifact's folder: `path` itself, or `policy` inside the folder of a run, or of a
+    training with a single run."""
     path = Path(path)
     for folder in (path, path / "policy"):
         if (folder / ABOUT_FILE).is_file():
@@ -142,6 +143,8 @@ def find_policy(path: Path | str) -> Path:
     if not path.exists():
         raise MasklessError(f"There is no folder {path}.")
     inside = sorted(path.glob("*/*/policy/" + ABOUT_FILE))
+    if len(inside) == 1:
+        return inside[0].parent
     if inside:
         raise MasklessError(
             f"{path} holds several runs: name one of them, such as {inside[0].parents[1]}."

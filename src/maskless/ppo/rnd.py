@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from maskless.config import Hyperparameters
 from maskless.envs.base import Observation
 from maskless.nets.rnd import RandomNetworkDistillation
+from maskless.ppo.devices import share_members
 from maskless.ppo.rollout import Actor, CompactReader, Rollout
 
 _NET = RandomNetworkDistillation()
@@ -77,7 +78,7 @@ def _learn(
     optimizer = _optimizer(ppo)
 
     def loss(params: Any, some: Array) -> Float[Array, ""]:
-        seen = jax.tree.map(lambda x: x[:, some], flat)
+        seen = jax.tree.map(lambda x: x[:, share_members(some)], flat)
         return ppo.rnd_loss_weight * jnp.mean(_bonus(params, reader.expand(seen)))
 
     def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:

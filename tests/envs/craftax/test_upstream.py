@@ -77,35 +77,6 @@ def test_shapes_and_names(id):
     assert env.action_names[:7] == ("noop", "left", "right", "up", "down", "do", "sleep")
 
 
-def test_levels_from_the_pool_are_as_varied_as_fresh_ones():
-    """The first observations of many episodes, across refreshes, are all different."""
-    venv = VectorEnv(maskless.make("craftax-classic"), 16, pool_size=8)
-    state, first = jax.jit(venv.reset)(jax.random.key(0))
-
-    @jax.jit
-    def take_levels(key, state):
-        # Hunger and health at zero end every episode at once, so that each step takes levels.
-        dying = state.states.replace(player_health=state.states.player_health * 0 - 1)
-        half = jax.numpy.arange(16) < 8
-        states = jax.tree.map(
-            lambda a, b: jax.vmap(lambda h, x, y: jax.numpy.where(h, x, y))(half, a, b),
-            dying,
-            state.states,
-        )
-        actions = jax.numpy.zeros(16, jax.numpy.int32)
-        state, out = venv.step(key, state.replace(states=states), actions)
-        return venv.refresh(key, state), out
-
-    seen = [np.asarray(first.observation)]
-    for turn in range(20):
-        state, out = take_levels(jax.random.fold_in(jax.random.key(1), turn), state)
-        assert out.done[:8].all()
-        seen.append(np.asarray(out.observation)[:8])
-        assert int(state.levels_repeated) == 0
-    seen = np.concatenate(seen)
-    assert len(np.unique(seen, axis=0)) == len(seen) == 16 + 8 * 20
-
-
 @pytest.mark.parametrize("action", [17, 99, -1, -12])
 def test_an_action_that_does_not_exist_does_nothing_inside_jit(action):
     env = maskless.make("craftax-classic")

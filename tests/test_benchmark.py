@@ -1,0 +1,54 @@
+"""What `maskless bench` measures is the program that trains."""
+
+import json
+
+import jax
+import pytest
+
+from maskless import benchmark
+from maskless.benchmark import Case
+from maskless.cli import main
+from maskless.profiling import PARTS, _parts
+
+TEXT = """
+  %fusion.7 = f32[4]{0} fusion(%a), kind=kLoop, metadata={op_name="jit(f)/while/body/network/dot"}
+  %gemm_fusion_dot_3.clone.1 = f32[4] fusion(%a), metadata={op_name="jit(f)/learning/network/dot"}
+  ROOT %add.2 = f32[4]{0} add(%a, %b), metadata={op_name="jit(f)/add"}
+"""
+
+
+def test_bench_measures_a_training_program(tmp_path, monkeypatch, capsys):
+    tiny = Case("staircase", "mlp", 2, target=1, preset="cpu")
+    monkeypatch.setitem(benchmark.SUITES, "cpu", (tiny,))
+    main(["bench", "--suite", "cpu", "--seconds", "0.1", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "train-cpu.json").read_text())
+    (result,) = found["results"]
+    updates = 1e3 / result["milliseconds_per_update"]
+    frames = tiny.config("float32").frames_per_update * tiny.runs
+    assert result["frames_per_second"] == pytest.approx(updates * frames, rel=1e-3)
+    assert result["host_callbacks"] == 0
+    assert result["finite"]
+    assert result["memory_bytes"] > 2**20
+    assert found["versions"]["jax"] == jax.__version__
+    assert "staircase" in capsys.readouterr().out
+
+
+def test_kernels_belong_to_the_innermost_part():
+    assert _parts(TEXT) == {"fusion_7": "network", "gemm_fusion_dot_3_clone_1": "network"}
+    assert all(scope in PARTS for scope in _parts(TEXT).values())
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--suite", "tpu"], "tpu"),
+        (["--only", "chess"], "chess"),
+        (["--seconds", "0"], "above 0"),
+        (["--precision", "float8"], "float8"),
+    ],
+)
+def test_wrong_flags_get_one_sentence(flags, says, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", *flags, "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert says in capsys.readouterr().err
