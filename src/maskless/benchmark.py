@@ -86,7 +86,7 @@ def measure(
     precision: str,
     on_result: Callable[[dict[str, Any]], None],
 ) -> list[dict[str, Any]]:
-    """Every case, for about `seconds` each; programs compile side by side where cores allow."""
+    """Every case, for about `seconds` each, after all have been compiled, side by side."""
     for case in suite:
         check(case.config(precision))
     workers = max(1, (os.cpu_count() or 1) // 4)
@@ -94,15 +94,17 @@ def measure(
     with ThreadPoolExecutor(workers) as pool:
         games = sorted({case.env for case in suite if case.env.startswith("craftax")})
         steps = {game: pool.submit(_compile_upstream, game) for game in games}
-        programs = [pool.submit(_compile, case, precision) for case in suite]
+        waiting = [pool.submit(_compile, case, precision) for case in suite]
+        # A compiler beside them would slow down programs of thousands of small kernels.
+        programs = [program.result() for program in waiting]
         upstream = {game: _upstream_speed(step.result()) for game, step in steps.items()}
-        for case, program in zip(suite, programs, strict=True):
-            result = _measure(case, *program.result(), seconds)
-            if case.env in upstream:
-                result["upstream_steps_per_second"] = round(upstream[case.env])
-                result["ratio"] = result["frames_per_second"] / upstream[case.env]
-            results.append(result)
-            on_result(result)
+    for case, program in zip(suite, programs, strict=True):
+        result = _measure(case, *program, seconds)
+        if case.env in upstream:
+            result["upstream_steps_per_second"] = round(upstream[case.env])
+            result["ratio"] = result["frames_per_second"] / upstream[case.env]
+        results.append(result)
+        on_result(result)
     return results
 
 

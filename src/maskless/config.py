@@ -199,3 +199,5 @@ def _check_numbers(config: Config) -> None:
             raise MasklessError(f"{name} must not be negative; it is {value}.")
         if name in _SHARES and not 0 <= value <= 1:
             raise MasklessError(f"{name} must be between 0 and 1, not {value}.")
+    if config.ppo.rnd_discount == 1:
+        raise MasklessError("rnd_discount must be below 1: novelty never ends with an episode.")

@@ -78,13 +78,15 @@ class Outputs(nn.Module):
         critic: Float[Array, "time batch critic"],
     ) -> Heads:
         features, actor, critic = (x.astype(jnp.float32) for x in (features, actor, critic))
-        values = dense(2, 1.0, "values")(critic)
+        values = dense(2, 1.0, "values")
         return Heads(
             logits=dense(self.num_actions, SMALL_GAIN, "logits")(actor),
-            value=values[..., 0],
+            value=values(critic)[..., 0],
             # One independent linear classifier per action: together they are one layer.
             validity=dense(self.num_actions, SMALL_GAIN, "validity")(features),
             features=features,
             hidden=actor,
-            intrinsic_value=values[..., 1],
+            # The bonus fades and grows with the predictor: what the critic knows of the rewards is
+            # read for it, and not changed for it.
+            intrinsic_value=values(jax.lax.stop_gradient(critic))[..., 1],
         )

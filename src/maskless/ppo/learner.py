@@ -128,7 +128,7 @@ class Learner:
         metrics |= _episodes(rollout) | _value(rollout, batch)
         metrics["learning_rate"] = self._learning_rate(state.update)
         if novelty is not None and bonus is not None:
-            metrics["intrinsic_reward"] = jnp.mean(bonus)
+            metrics["intrinsic_reward"] = jnp.std(bonus)
             metrics["bonus_spread"] = novelty.spread
         state = dataclasses.replace(
             state,
