@@ -5,6 +5,7 @@ import pytest
 
 import maskless
 from maskless import MasklessError, VectorEnv
+from maskless.envs.vector import choose_for_all, move_the_finished
 
 from toys import Tower, mask_from_observation
 
@@ -81,6 +82,28 @@ def test_it_plays_like_environments_stepped_one_by_one(played):
                 state, totals[i] = pool.pop(0), [0.0, 0]
             states[i] = state
             assert (env.observe(state) == steps.observation[t, i]).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_gpu_restarts_finished_environments_as_a_cpu_does(share):
+    def numbered(count, first):
+        numbers = first + jnp.arange(count)
+        return {
+            "map": jnp.broadcast_to(numbers[:, None, None], (count, 3, 2)),
+            "health": numbers.astype(jnp.float32),
+            "key": jax.vmap(jax.random.key)(numbers),
+        }
+
+    states, levels = numbered(20, first=0), numbered(7, first=100)
+    done = jax.random.bernoulli(jax.random.key(1), share, (20,))
+    slots = (5 + jnp.cumsum(done) - 1) % 7
+    after = [way(states, done, levels, slots) for way in (move_the_finished, choose_for_all)]
+    for each in after:
+        expected = np.where(done, 100 + np.asarray(slots), np.arange(20))
+        np.testing.assert_array_equal(each["health"], expected)
+        np.testing.assert_array_equal(each["map"][:, 2, 1], expected)
+        keys = jax.vmap(jax.random.key)(jnp.asarray(expected))
+        np.testing.assert_array_equal(*(jax.random.key_data(x) for x in (each["key"], keys)))
 
 
 def test_both_ways_to_end_occur_and_exclude_each_other(played):

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from maskless.envs.base import Environment, Observation, State
 from maskless.errors import MasklessError
 
-# How many finished environments are moved to their new level at a time. The loop runs only as
+# How many finished environments a CPU moves to their new level at a time. The loop runs only as
 # long as there is work, so that a step in which few episodes end copies few levels.
 MOVED_AT_A_TIME = 8
 
@@ -190,22 +190,11 @@ class VectorEnv:
 
     def _restart(self, states: State, done: Bool[Array, " envs"], pool: Pool) -> tuple[State, Pool]:
         """Moves finished environments to the next levels, in the order of their numbers."""
-        batch = min(MOVED_AT_A_TIME, self.num_envs)
         count = done.sum(dtype=jnp.int32)
-        finished = jnp.nonzero(done, size=self.num_envs + batch, fill_value=0)[0]
-
-        def move_some(carry: tuple[Array, State]) -> tuple[Array, State]:
-            moved, states = carry
-            number = moved + jnp.arange(batch)
-            slots = (pool.next + number) % self.pool_size
-            fresh = jax.tree.map(lambda x: x[slots], pool.levels)
-            return moved + batch, _replace(states, finished[number], fresh, where=number < count)
-
-        _, states = jax.lax.while_loop(
-            lambda carry: carry[0] < count, move_some, (jnp.int32(0), states)
-        )
-        next_slot = (pool.next + count) % self.pool_size
-        return states, Pool(pool.levels, next_slot, pool.taken + count)
+        slots = (pool.next + jnp.cumsum(done) - 1) % self.pool_size
+        move = move_the_finished if jax.default_backend() == "cpu" else choose_for_all
+        states = move(states, done, pool.levels, slots)
+        return states, Pool(pool.levels, (pool.next + count) % self.pool_size, pool.taken + count)
 
     def _look(self, states: State, params: Any) -> tuple[Observation, Bool[Array, "envs actions"]]:
         """Observation and mask of the same states: the only place where they are paired."""
@@ -225,6 +214,43 @@ class VectorEnv:
         # Upstream marks some fields as weakly typed after a reset but not after a step; a carry
         # through `scan` must not change its type.
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), levels)
+
+
+def move_the_finished(
+    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
+) -> State:
+    """Copies the levels of the finished environments, a few at a time: as little as possible."""
+    envs = len(done)
+    batch = min(MOVED_AT_A_TIME, envs)
+    count = done.sum(dtype=jnp.int32)
+    finished = jnp.nonzero(done, size=envs + batch, fill_value=0)[0]
+
+    def move_some(carry: tuple[Array, State]) -> tuple[Array, State]:
+        moved, states = carry
+        number = moved + jnp.arange(batch)
+        some = finished[number]
+        fresh = jax.tree.map(lambda x: x[slots[some]], levels)
+        return moved + batch, _replace(states, some, fresh, where=number < count)
+
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < count, move_some, (jnp.int32(0), states)
+    )[1]
+
+
+def choose_for_all(
+    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
+) -> State:
+    """Writes every state anew, as a choice between the two. The compiler joins this with the
+    writing of the step itself, and a GPU need not ask how many are finished: it would have to wait
+    for the answer, and for batched runs the loop would choose for all, too, in every turn."""
+    # Who stays reads the first level, always the same and so at hand, instead of one of his own.
+    read = jnp.where(done, slots, 0)
+
+    def one(state: Array, level: Array) -> Array:
+        finished = done.reshape(-1, *[1] * (state.ndim - 1))
+        return jnp.where(finished, level[read], state)
+
+    return jax.tree.map(one, states, levels)
 
 
 def _replace(target: State, index: Array, source: State, where: Bool[Array, " batch"]) -> State:

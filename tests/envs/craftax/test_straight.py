@@ -42,6 +42,40 @@ def test_loops_and_writes_of_every_kind(reverse):
         jax.tree.map(np.testing.assert_array_equal, few, expected)
 
 
+def writes_in(function, *args):
+    return str(jax.make_jaxpr(function)(*args)).count("scatter")
+
+
+def test_writes_to_a_large_array_wait_and_reads_see_them():
+    """Squares and whole floors, overwritten, conditional, outside; reads of a square, a row's
+    floor and a fixed floor in between, past the edge too; and an operation that needs it all."""
+
+    def function(floors, level, spot):
+        read = []
+        for turn in range(3):
+            floors = floors.at[level, spot[0], spot[1] + turn].set(turn + 2)
+            read += [floors[level, spot[0], spot[1] + 1], floors[level - turn], floors[0, 3]]
+            dug = floors.at[level].set(floors[level] * 2).at[2, 1, 1].set(-turn)
+            floors = jnp.where(spot[0] > turn, dug, floors)
+            read.append(jax.lax.dynamic_slice(floors, (level + 7, spot[0], spot[1]), (1, 1, 1)))
+        either = jnp.where(spot[0] > 1, floors.at[0, 0, 0].set(9), floors.at[1, 1, 1].set(8))
+        return jax.lax.stop_gradient(floors), read, jnp.roll(floors, 1).sum(0), either
+
+    floors = jax.random.randint(jax.random.key(0), (4, 60, 50), 0, 100)
+    for level, *spot in ([0, 0, 0], [2, 1, 1], [3, 59, 48], [5, 70, 3], [-1, -2, -3], [1, 2, 49]):
+        arguments = floors, jnp.int32(level), jnp.array(spot)
+        assert writes_in(straight(function), *arguments) == 0 < writes_in(function, *arguments)
+        jax.tree.map(
+            np.testing.assert_array_equal, straight(function)(*arguments), function(*arguments)
+        )
+        many = jax.tree.map(lambda x: jnp.stack([x, x + 1]), arguments)
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            jax.vmap(straight(function))(*many),
+            jax.vmap(function)(*many),
+        )
+
+
 def test_an_unknown_engine_is_refused():
     with pytest.raises(MasklessError, match="engine"):
         maskless.make("craftax", engine="fast")

@@ -76,18 +76,19 @@ class CraftaxEnvironment(Environment):
         # and walk.
         action = jnp.where((action >= 0) & (action < self.num_actions), action, self.noop_action)
         params = self._params(params)
-        state, reward, done, info = self._play(key, state, action, params)
-        # Upstream's `done` mixes the time limit with death; without the limit it is death (or,
-        # in the full game, victory) alone.
-        ended = self._upstream.is_terminal(state, params.replace(max_timesteps=state.timestep + 1))
+        state, reward, done, ended, info = self._play(key, state, action, params)
         info = info | {"truncated": done & ~ended}
         return self.observe(state), state, reward, done, info
 
-    def _play(self, *arguments: Any) -> tuple[State, Any, Any, Info]:
-        """Upstream's step, without its observation."""
+    def _play(self, *arguments: Any) -> tuple[State, Any, Any, Any, Info]:
+        """Upstream's step, without its observation; fourth: whether the game ended by itself."""
 
-        def play(*arguments: Any) -> Any:
-            return self._upstream.step(*arguments)[1:]
+        def play(key: Any, state: State, action: Any, params: Any) -> Any:
+            _, state, reward, done, info = self._upstream.step(key, state, action, params)
+            # Upstream's `done` mixes the time limit with death; without the limit it is death (or,
+            # in the full game, victory) alone.
+            no_limit = params.replace(max_timesteps=state.timestep + 1)
+            return state, reward, done, self._upstream.is_terminal(state, no_limit), info
 
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "upstream" or (self.engine == "auto" and on_cpu):
