@@ -8,7 +8,7 @@ import pytest
 from maskless import benchmark
 from maskless.benchmark import Case
 from maskless.cli import main
-from maskless.profiling import PARTS, _parts
+from maskless.profiling import sum_up
 
 TEXT = """
   %fusion.7 = f32[4]{0} fusion(%a), kind=kLoop, metadata={op_name="jit(f)/while/body/network/dot"}
@@ -34,8 +34,20 @@ def test_bench_measures_a_training_program(tmp_path, monkeypatch, capsys):
 
 
 def test_kernels_belong_to_the_innermost_part():
-    assert _parts(TEXT) == {"fusion_7": "network", "gemm_fusion_dot_3_clone_1": "network"}
-    assert all(scope in PARTS for scope in _parts(TEXT).values())
+    kernels = [("fusion_7", 2e6), ("gemm_fusion_dot_3_clone_1", 1e6), ("fusion_7", 2e6)]
+    kernels += [("add_2", 5e5), ("nvjet_tst_64", 4e6), ("memcpy", 1e5)]
+    found = sum_up(kernels, TEXT)
+    assert {part: (x["milliseconds"], x["kernels"]) for part, x in found["parts"].items()} == {
+        "network": (5.0, 3),
+        "matrix products (library)": (4.0, 1),
+        "other": (0.6, 2),
+    }
+    assert (found["busy_milliseconds"], found["kernels"]) == (pytest.approx(9.6), 6)
+    assert [(x["kernel"], x["times"]) for x in found["longest"][:2]] == [
+        ("fusion_7", 2),
+        ("nvjet_tst_64", 1),
+    ]
+    assert found["longest"][0]["operation"].endswith("network/dot")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ import jax
 
 PARTS = ("environment", "new levels", "network", "learning", "diagnostics", "novelty")
 LIBRARY = re.compile("gemm|nvjet|cutlass|xmma|splitK|cublas")
+LONGEST = 24
+"""So many kernels are listed one by one."""
 
 
 def profile(run: Callable[[], Any], program_text: str) -> dict[str, Any]:
-    """Busy milliseconds and number of kernels of one call of `run`, in all and by part.
+    """Busy milliseconds and number of kernels of one call of `run`: in all, by part, and of those
+    that take longest.
 
     `program_text`: `compiled.as_text()` of what runs. Empty where the device records no kernels.
     """
@@ -26,23 +29,47 @@ def profile(run: Callable[[], Any], program_text: str) -> dict[str, Any]:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
         recorded = next(Path(folder).rglob("*.xplane.pb"))
-        kernels = list(_kernels(recorded))
-    part_of = _parts(program_text)
-    time, count = collections.Counter[str](), collections.Counter[str]()
+        return sum_up(list(_kernels(recorded)), program_text)
+
+
+def sum_up(kernels: list[tuple[str, float]], program_text: str) -> dict[str, Any]:
+    """What `profile` says about kernels, each with its name and nanoseconds."""
+    serves = _operations(program_text)
+    by_part, by_kernel = _Times(), _Times()
     for name, nanoseconds in kernels:
-        part = part_of.get(name.replace(".", "_")) or (
-            "matrix products (library)" if LIBRARY.search(name) else "other"
-        )
-        time[part] += nanoseconds
-        count[part] += 1
+        operation = serves.get(name.replace(".", "_"), "")
+        scopes = re.findall("|".join(PARTS), operation)
+        library = "matrix products (library)" if LIBRARY.search(name) else "other"
+        by_part.add(scopes[-1] if scopes else library, nanoseconds)
+        by_kernel.add((name[:60], operation[-90:]), nanoseconds)
     return {
-        "busy_milliseconds": sum(time.values()) / 1e6,
+        "busy_milliseconds": sum(by_part.time.values()) / 1e6,
         "kernels": len(kernels),
         "parts": {
-            part: {"milliseconds": nanoseconds / 1e6, "kernels": count[part]}
-            for part, nanoseconds in time.most_common()
+            part: {"milliseconds": nanoseconds / 1e6, "kernels": by_part.count[part]}
+            for part, nanoseconds in by_part.time.most_common()
         },
+        "longest": [
+            {
+                "kernel": key[0],
+                "operation": key[1],
+                "milliseconds": round(nanoseconds / 1e6, 3),
+                "times": by_kernel.count[key],
+            }
+            for key, nanoseconds in by_kernel.time.most_common(LONGEST)
+        ],
     }
+
+
+class _Times:
+    """Nanoseconds and how often, of things with a name."""
+
+    def __init__(self) -> None:
+        self.time, self.count = collections.Counter[Any](), collections.Counter[Any]()
+
+    def add(self, name: Any, nanoseconds: float) -> None:
+        self.time[name] += int(nanoseconds)
+        self.count[name] += 1
 
 
 def _kernels(recorded: Path) -> Any:
@@ -55,14 +82,11 @@ def _kernels(recorded: Path) -> Any:
                 yield from ((event.name, event.duration_ns) for event in line.events)
 
 
-def _parts(program_text: str) -> dict[str, str]:
-    """Name of each compiled operation -> the innermost part that it serves."""
+def _operations(program_text: str) -> dict[str, str]:
+    """Name of each compiled operation -> what it serves: scopes, functions and the primitive."""
     found = {}
     for line in program_text.splitlines():
         operation = re.match(r'\s*(?:ROOT )?%?([\w.\-]+) = .*op_name="([^"]*)"', line)
-        if not operation:
-            continue
-        scopes = re.findall("|".join(PARTS), operation[2])
-        if scopes:
-            found[operation[1].replace(".", "_")] = scopes[-1]
+        if operation:
+            found[operation[1].replace(".", "_")] = operation[2]
     return found

@@ -9,6 +9,7 @@ import pytest
 
 from maskless import masking
 from maskless.config import Config, Hyperparameters, check
+from maskless.nets import make_net
 from maskless.ppo.program import Program, of_run
 from maskless.ppo.rollout import look
 
@@ -96,6 +97,20 @@ def test_random_network_distillation_runs_and_its_novelty_fades():
     ppo = dataclasses.replace(SMALL, rnd=True, rnd_advantage=0.01)
     _, states, metrics = train(Recall(), 40, net="gru", ppo=ppo)
     assert metrics["return"][-8:].mean() > 0.9
-    assert np.isfinite(metrics["intrinsic_value_loss"]).all()
+    # As a sum over a hundred steps the bonus had losses in the thousands, and the clipped gradient
+    # was all about them.
+    assert (metrics["intrinsic_value_loss"] < 1).all()
+    assert (metrics["gradient_norm"] < 3).all()
     spread = states.novelty.spread[0]
     assert 0 < spread < 0.5 * metrics["bonus_spread"][0, 0]
+
+
+@pytest.mark.parametrize("name", ["mlp", "gru"])
+def test_learning_the_value_of_novelty_changes_nothing_but_its_own_weights(name):
+    net = make_net(name, num_actions=3, width=8)
+    carry, obs, reset = net.initial_carry(2), jnp.ones((1, 2, 4)), jnp.zeros((1, 2), bool)
+    params = net.init(jax.random.key(0), carry, obs, reset)
+    gradient = jax.grad(lambda p: net.apply(p, carry, obs, reset)[1].intrinsic_value.sum())(params)
+    of_values = gradient["params"]["heads"].pop("values")
+    assert (of_values["kernel"][:, 1] != 0).any() and (of_values["kernel"][:, 0] == 0).all()
+    assert all((x == 0).all() for x in jax.tree.leaves(gradient))

@@ -42,17 +42,21 @@ class Pending:
         sizes = [1 if axis in index else size for axis, size in enumerate(shape)]
         found = jax.lax.dynamic_slice(self.base, starts, sizes)
         for write in self.writes:
-            found = jnp.where(*self._there(write, index, tuple(sizes)), found)
+            here, value = self._there(write, index, tuple(sizes))
+            found = jnp.where(here, value, found)
         return found
 
     def written_out(self) -> Any:
         """The array."""
         found = self.base
         for write in self.writes:
-            found = jnp.where(*self._there(write, {}, self.base.shape), found)
+            here, value = self._there(write, {}, self.base.shape)
+            found = jnp.where(here, value, found)
         return found
 
-    def _there(self, write: Write, index: dict[int, Any], shape: tuple[int, ...]) -> Any:
+    def _there(
+        self, write: Write, index: dict[int, Any], shape: tuple[int, ...]
+    ) -> tuple[Any, Any]:
         """Of the part at `index`, which has this shape: where the write goes, and what it says."""
         here = write.condition & _same_place(write.index, index, self.base.shape, shape)
         value, axes = write.value, [a for a in range(len(shape)) if a not in write.index]
@@ -85,7 +89,7 @@ def _same_place(
     Compared as one number each, not axis by axis: every element of the array asks this of every
     write.
     """
-    inside = [(0 <= index) & (index < whole[axis]) for axis, index in written.items()]
+    inside = [(index >= 0) & (index < whole[axis]) for axis, index in written.items()]
     strides = {axis: math.prod(whole[a] for a in written if a > axis) for axis in written}
     place = sum(index * strides[axis] for axis, index in written.items())
     place = jnp.where(jnp.stack(inside).all(), place, -1)

@@ -232,9 +232,7 @@ def move_the_finished(
         fresh = jax.tree.map(lambda x: x[slots[some]], levels)
         return moved + batch, _replace(states, some, fresh, where=number < count)
 
-    return jax.lax.while_loop(
-        lambda carry: carry[0] < count, move_some, (jnp.int32(0), states)
-    )[1]
+    return jax.lax.while_loop(lambda carry: carry[0] < count, move_some, (jnp.int32(0), states))[1]
 
 
 def choose_for_all(
