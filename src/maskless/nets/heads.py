@@ -15,6 +15,11 @@ RELU_GAIN = 2.0**0.5
 """Orthogonal weights times this keep the size of what passes through a ReLU layer."""
 SMALL_GAIN = 0.01
 """For logits: the first policy is near uniform and the first validities near one half."""
+NEEDED_BYTES, ALIGNED_BYTES = 16, 128
+"""Tensor cores need rows of a multiple of the first; those that have to be longer become a multiple
+of the second, in bfloat16 64 numbers."""
+WIDE = 256
+"""Narrower inputs are left as they are: there is little to gain."""
 
 
 @struct.dataclass
@@ -41,7 +46,45 @@ def dense(
 
     `dtype`: what it computes in; the weights themselves are always float32.
     """
-    return nn.Dense(features, kernel_init=orthogonal(gain), name=name, dtype=dtype)
+    return nn.Dense(
+        features,
+        kernel_init=orthogonal(gain),
+        name=name,
+        dtype=dtype,
+        dot_general=aligned_product,
+    )
+
+
+class Weights(nn.Module):
+    """The parameters of a `dense` layer, for those who have a product of their own for them."""
+
+    inputs: int
+    features: int
+    gain: float = RELU_GAIN
+
+    @nn.compact
+    def __call__(self) -> tuple[Float[Array, "inputs features"], Float[Array, " features"]]:
+        kernel = self.param("kernel", orthogonal(self.gain), (self.inputs, self.features))
+        return kernel, self.param("bias", nn.initializers.zeros, (self.features,))
+
+
+def aligned_product(
+    x: Float[Array, "... inputs"],
+    kernel: Float[Array, "inputs features"],
+    dimensions: Any,
+    precision: Any = None,
+) -> Float[Array, "... features"]:
+    """x @ kernel as flax's layers ask for it, with zeros after a wide row of odd length.
+
+    Observations have 1345 or 8268 numbers, and no tensor core reads such rows. Zeros that are
+    asked for here can be written along with the numbers, once for all products that read them.
+    """
+    width, size = x.shape[-1], x.dtype.itemsize
+    if width > WIDE and width * size % NEEDED_BYTES:
+        zeros = (0, -width % (ALIGNED_BYTES // size))
+        x = jnp.pad(x, ((0, 0),) * (x.ndim - 1) + (zeros,))
+        kernel = jnp.pad(kernel, (zeros, (0, 0)))
+    return jax.lax.dot_general(x, kernel, dimensions, precision=precision)
 
 
 def product(x: Array, weights: Array, dtype: Any = None) -> Array:
