@@ -19,6 +19,8 @@ from maskless.nets.encoders import (
     GlyphNet,
     _windows,
     flatten,
+    sum_of_rows,
+    tables_of_places,
 )
 
 from nets.parameters import random_parameters
@@ -41,6 +43,8 @@ def test_flat_is_every_number_in_order():
     flat = flatten(obs)
     assert flat.dtype == jnp.float32
     np.testing.assert_array_equal(flat[0], [[0, 1, 2, 3, 4, 5, 1], [6, 7, 8, 9, 10, 11, 1]])
+    rounded = flatten(jnp.float32([[[1 / 3, 7.0]]]), jnp.bfloat16)
+    np.testing.assert_array_equal(rounded, jnp.bfloat16([[[1 / 3, 7.0]]]))
 
 
 def test_encoder_for_each_world():
@@ -66,15 +70,73 @@ def test_windows_and_a_dense_layer_are_a_convolution(size, padding, windows):
 def test_glyph_net_has_the_papers_sizes():
     net = GlyphNet(num_actions=11)
     params = random_parameters(net, seen())
-    shapes = jax.tree.map(jnp.shape, params["params"])
-    assert shapes["map"]["Embedding_0"]["table"] == (50, 32)
-    assert shapes["map"]["Dense_0"]["kernel"] == (3 * 3 * 32, 64)
-    assert shapes["map"]["Dense_1"]["kernel"] == (3 * 3 * 64, 128)
-    assert shapes["message"]["table"] == (42, 128)
-    assert shapes["action"]["table"] == (12, 16)
-    assert shapes["project"]["kernel"] == (128 + 128 + 155 + 16, 256)
+    layer = lambda *shape: {"kernel": shape, "bias": shape[1:]}  # noqa: E731
+    assert jax.tree.map(jnp.shape, params["params"]) == {  # as in every artifact ever written
+        "map": {
+            "Embedding_0": {"table": (50, 32)},
+            "Dense_0": layer(3 * 3 * 32, 64),
+            "Dense_1": layer(3 * 3 * 64, 128),
+            "Dense_2": layer(2 * 2 * 128, 128),
+        },
+        "message": {"table": (42, 128)},
+        "action": {"table": (12, 16)},
+        "blstats": {"Dense_0": layer(27, 128)},
+        "project": layer(128 + 128 + 155 + 16, 256),
+    }
     assert jax.jit(net.apply)(params, seen()).shape == (TIME, BATCH, 256)
     assert NUM_GLYPHS <= GLYPH_IDS
+
+
+WINDOWS = [(slice(row, row + 7, 2), slice(column, column + 7, 2))
+           for row in range(3) for column in range(3)]  # fmt: skip
+
+
+def embed_and_convolve(table, kernel, glyphs, wanted):
+    """One after the other, in float64: the outcome, and the gradients of sum(wanted * outcome)."""
+    inside = (glyphs >= 0) & (glyphs < len(table))
+    embedded = np.where(inside[..., None], table[np.where(inside, glyphs, 0)], 0.0)
+    windows = np.concatenate([embedded[:, *window] for window in WINDOWS], axis=-1)
+    by_embedded = np.zeros_like(embedded)
+    by_windows = np.split(wanted @ kernel.T, 9, axis=-1)
+    for window, gradient in zip(WINDOWS, by_windows, strict=True):
+        by_embedded[:, *window] += gradient
+    by_table = np.zeros_like(table)
+    np.add.at(by_table, glyphs[inside], by_embedded[inside])
+    return windows @ kernel, by_table, np.einsum("srci,srco->io", windows, wanted)
+
+
+def test_one_product_embeds_and_convolves():
+    """For all ids, those outside the table too: right after it, far away and negative."""
+    random = np.random.default_rng(0)
+    glyphs = random.integers(-3, GLYPH_IDS + 9, (7, 9, 9)).astype(np.int8)
+    glyphs[0, 0, :4] = -128, 127, GLYPH_IDS - 1, GLYPH_IDS
+    shapes = (GLYPH_IDS, 32), (9 * 32, 64), (7, 4, 4, 64)
+    table, kernel, wanted = (random.normal(size=shape) for shape in shapes)
+
+    def ours(table, kernel):
+        ids = _windows(jnp.asarray(glyphs)[..., None], padding=0)
+        said = sum_of_rows(tables_of_places(table, kernel), ids, jnp.float32)
+        return jnp.sum(said * wanted), said
+
+    gradient = jax.jit(jax.grad(ours, argnums=(0, 1), has_aux=True))
+    gradients, said = gradient(jnp.float32(table), jnp.float32(kernel))
+    expected = embed_and_convolve(table, kernel, glyphs, wanted)
+    for mine, theirs in zip((said, *gradients), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_the_map_is_an_embedding_two_convolutions_and_a_layer():
+    layer = GlyphMap()
+    glyphs = seen().glyphs
+    params = random_parameters(layer, glyphs)
+    p = jax.tree.map(np.float64, params["params"])
+    relu = lambda x, name: np.maximum(x + p[name]["bias"], 0.0)  # noqa: E731
+    flat = np.asarray(glyphs).reshape(-1, 9, 9)
+    table, kernel = p["Embedding_0"]["table"], p["Dense_0"]["kernel"]
+    x = relu(embed_and_convolve(table, kernel, flat, np.zeros((len(flat), 4, 4, 64)))[0], "Dense_0")
+    x = relu(np.asarray(_windows(x, padding=1)) @ p["Dense_1"]["kernel"], "Dense_1")
+    x = relu(x.reshape(TIME, BATCH, -1) @ p["Dense_2"]["kernel"], "Dense_2")
+    np.testing.assert_allclose(jax.jit(layer.apply)(params, glyphs), x, rtol=1e-4, atol=1e-4)
 
 
 def test_every_square_of_the_crop_is_seen():

@@ -6,12 +6,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Integer, PyTree
+from jaxtyping import Array, Float, Integer, PyTree, Shaped
 
 from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.heads import dense
+from maskless.nets.heads import Weights, dense
 
 ENCODERS = ("flat", "glyphs")
 GLYPH_IDS = 50
@@ -45,15 +45,16 @@ class Encoder(nn.Module):
     @nn.compact
     def __call__(self, obs: PyTree[Array]) -> Float[Array, "time batch features"]:
         if self.kind == "flat":
-            return flatten(obs)
+            return flatten(obs, self.dtype)
         if self.kind == "glyphs":
             return GlyphNet(self.num_actions, self.width, self.dtype)(obs)
         raise UnknownNameError("encoder", self.kind, ENCODERS)
 
 
-def flatten(obs: PyTree[Array]) -> Float[Array, "time batch features"]:
-    """All numbers of each observation side by side, as they are."""
-    leaves = [x.reshape(*x.shape[:2], -1).astype(jnp.float32) for x in jax.tree.leaves(obs)]
+def flatten(obs: PyTree[Array], dtype: Any = None) -> Float[Array, "time batch features"]:
+    """All numbers of each observation side by side, as they are (or rounded to `dtype`)."""
+    dtype = dtype or jnp.float32
+    leaves = [x.reshape(*x.shape[:2], -1).astype(dtype) for x in jax.tree.leaves(obs)]
     if not leaves:
         raise MasklessError("The observation has no arrays, so there is nothing to encode.")
     return jnp.concatenate(leaves, axis=-1)
@@ -111,16 +112,36 @@ class GlyphMap(nn.Module):
     @nn.compact
     def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
         # One axis for all samples: time * batch of them make one large product per layer.
-        x = glyphs.reshape(-1, CROP, CROP)
-        x = Embedding(GLYPH_IDS, 32, self.dtype)(x)
-        x = nn.relu(dense(64, dtype=self.dtype)(_windows(x, padding=0)))
-        x = nn.relu(dense(128, dtype=self.dtype)(_windows(x, padding=1)))
-        return nn.relu(dense(128, dtype=self.dtype)(x.reshape(*glyphs.shape[:2], -1)))
+        x = glyphs.reshape(-1, CROP, CROP, 1)
+        x = nn.relu(self._embed_and_convolve(_windows(x, padding=0)))
+        x = dense(128, name="Dense_1", dtype=self.dtype)(_windows(x, padding=1))
+        x = nn.relu(x).reshape(*glyphs.shape[:2], -1)
+        return nn.relu(dense(128, name="Dense_2", dtype=self.dtype)(x))
+
+    def _embed_and_convolve(
+        self, ids: Integer[Array, "samples 4 4 9"]
+    ) -> Float[Array, "samples 4 4 64"]:
+        dtype = self.dtype or jnp.float32
+        table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table
+        kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
+        return sum_of_rows(tables_of_places(table, kernel), ids, dtype) + bias.astype(dtype)
+
+
+def tables_of_places(
+    table: Float[Array, "ids channels"], kernel: Float[Array, "window features"]
+) -> Float[Array, "places ids features"]:
+    """What a dense layer on windows of embeddings makes of each id in each place of a window.
+
+    Both are linear. With these tables, neither embeddings nor windows of them are ever written,
+    and no gradient has to find its way back through windows.
+    """
+    places = kernel.reshape(-1, table.shape[-1], kernel.shape[-1])
+    return jnp.einsum("ic,pcf->pif", table, places, precision=jax.lax.Precision.HIGHEST)
 
 
 def _windows(
-    x: Float[Array, "samples rows columns channels"], padding: int
-) -> Float[Array, "samples new_rows new_columns window"]:
+    x: Shaped[Array, "samples rows columns channels"], padding: int
+) -> Shaped[Array, "samples new_rows new_columns window"]:
     """The 3 x 3 windows of a convolution with stride 2, flattened.
 
     A dense layer on them is the convolution. Written as a product because runs are trained side
@@ -128,7 +149,7 @@ def _windows(
     products only batched.
     """
     around = (padding, padding)
-    padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
+    padded = jnp.pad(x, ((0, 0), around, around, (0, 0))) if padding else x
     size = padded.shape[1] - 2  # of the rows and columns where a window may begin
     taps = [
         padded[:, row : row + size : 2, column : column + size : 2]
@@ -145,13 +166,26 @@ class Embedding(nn.Module):
     width: int
     dtype: Any = None
 
-    @nn.compact
+    def setup(self) -> None:
+        self.table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
+
     def __call__(self, x: Integer[Array, "..."]) -> Float[Array, "... width"]:
-        table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
-        # A product instead of a lookup: the gradient of a lookup adds millions of rows into very
-        # few, one after the other, and on a GPU in an order that changes from run to run.
-        dtype = self.dtype or jnp.float32
-        return jax.nn.one_hot(x, self.ids, dtype=dtype) @ table.astype(dtype)
+        return sum_of_rows(self.table[None], x[..., None], self.dtype or jnp.float32)
+
+
+def sum_of_rows(
+    tables: Float[Array, "places ids width"], ids: Integer[Array, "... places"], dtype: Any
+) -> Float[Array, "... width"]:
+    """The rows with these ids, one of each table, added up. Ids outside a table give zeros.
+
+    A product instead of a lookup: the gradient of a lookup adds millions of rows into very few,
+    one after the other, and on a GPU in an order that changes from run to run.
+    """
+    rows, width = tables.shape[1:]
+    missing = -rows % 8  # tensor cores read eight bfloat16 at once
+    tables = jnp.pad(tables.astype(dtype), ((0, 0), (0, missing), (0, 0)))
+    chosen = jax.nn.one_hot(ids, rows + missing, dtype=dtype)
+    return chosen.reshape(*ids.shape[:-1], -1) @ tables.reshape(-1, width)
 
 
 class BlstatsEncoder(nn.Module):
