@@ -136,7 +136,7 @@ def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> t
     slope_n = (1.0 - z) * (1.0 - n * n)
     slope_z = (before - n) * z * (1.0 - z)
     slope_r = slope_n * inner * r * (1.0 - r)
-    by_sums = jnp.concatenate([slope_r, slope_z, slope_n], axis=-1).astype(kernel.dtype)
+    by_input_n = slope_n.astype(kernel.dtype)  # only the candidate's differs from `by_recalled`
     by_recalled = jnp.concatenate([slope_r, slope_z, slope_n * r], axis=-1).astype(kernel.dtype)
     kept = z.astype(kernel.dtype)
 
@@ -154,16 +154,18 @@ def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> t
         reverse=True,
         unroll=UNROLL,
     )
-    totals = jnp.tile(totals, 3)
-    by_projected = (totals * by_sums).astype(projected.dtype)
-    by_product = (totals * by_recalled).astype(kernel.dtype)
+    by_product = (jnp.tile(totals, 3) * by_recalled).astype(kernel.dtype)
+    by_gates, by_recalled_n = jnp.split(by_product, [2 * totals.shape[-1]], axis=-1)
+    by_projected = jnp.concatenate(
+        [by_gates, (totals * by_input_n).astype(kernel.dtype)], axis=-1
+    ).astype(projected.dtype)
     by_kernel = jnp.einsum(
         "tbi,tbj->ij",
         before.astype(kernel.dtype),
         by_product,
         preferred_element_type=jnp.float32,
     )
-    by_bias = by_product[..., -before.shape[-1] :].sum((0, 1), dtype=jnp.float32)
+    by_bias = by_recalled_n.sum((0, 1), dtype=jnp.float32)
     return by_kernel.astype(kernel.dtype), by_bias, first, by_projected, None
 
 
