@@ -150,7 +150,7 @@ _WATCHED: dict[World, tuple[str, ...]] = {
 _FRAMES: dict[World, dict[Scale, int]] = {
     "classic": {"cpu": 500_000, "gpu": 100_000_000, "paper": 1_000_000_000},
     "full": {"cpu": 200_000, "gpu": 100_000_000, "paper": 1_000_000_000},
-    "corridor": {"cpu": 1_000_000, "gpu": 80_000_000, "paper": 200_000_000},
+    "corridor": {"cpu": 1_000_000, "gpu": 40_000_000, "paper": 200_000_000},
 }
 _BUDGETS: dict[Scale, tuple[float, ...]] = {
     "smoke": (0.5, 1.0),
