@@ -3,6 +3,7 @@ budget."""
 
 import dataclasses
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -33,6 +34,8 @@ class Evaluator:
         self._venv = VectorEnv(program.learner.env, program.learner.config.ppo.num_envs)
         self.seconds = patience
         """What the last evaluation took, without compiling."""
+        self.used = False
+        """Whether there has been one."""
         runs = program.learner.config.runs
         self._thresholds = jnp.array([condition(name).threshold for name, _ in runs])
         seeds = sorted({seed for _, seed in runs})
@@ -40,23 +43,35 @@ class Evaluator:
         self._keys = jnp.stack(keys)
         self._seed_of_run = jnp.array([seeds.index(seed) for _, seed in runs])
         over_masks = jax.vmap(self._advance, (None, None, 0, 0))
-        self._go_on = jax.jit(jax.vmap(over_masks, (0, 0, None, 0)), donate_argnums=3)
-        self._start = jax.jit(self._begin_all)
+        self._sources = together(
+            [mask_source(masks, program.learner.env.num_actions) for masks in MASKS]
+        )
+        self._go_on: Any = jax.jit(jax.vmap(over_masks, (0, 0, None, 0)), donate_argnums=3)
+        self._start: Any = jax.jit(self._begin_all)
+
+    def compile(self, params: Any) -> None:
+        """Both programs, side by side; of `params` the shapes will do. Without this they compile
+        when they are first needed."""
+        states = jax.eval_shape(self._start, self._keys)
+        lowered = (
+            self._start.lower(self._keys),
+            self._go_on.lower(params, self._thresholds, self._sources, states),
+        )
+        with ThreadPoolExecutor(2) as pool:
+            self._start, self._go_on = pool.map(lambda program: program.compile(), lowered)
 
     def __call__(self, params: Any) -> list[dict[str, Any]]:
         """One entry for each run and kind of mask. `params`: [runs, ...]"""
-        actions = self._learner.env.num_actions
-        sources = together([mask_source(masks, actions) for masks in MASKS])
         state = self._start(self._keys)
-        state = self._go_on(params, self._thresholds, sources, state)
+        state = self._go_on(params, self._thresholds, self._sources, state)
         np.asarray(state[0].record.finished)  # compiled and done: the clock starts here
         began = time.monotonic()
         while time.monotonic() - began < self._patience:
-            state = self._go_on(params, self._thresholds, sources, state)
+            state = self._go_on(params, self._thresholds, self._sources, state)
             if np.asarray(state[0].record.finished).all():
                 break
         record, unlocked = jax.device_get((state[0].record, state[1]))
-        self.seconds = time.monotonic() - began
+        self.seconds, self.used = time.monotonic() - began, True
         return [
             self._entry(run, masks, of_run(of_run((record, unlocked), number), mode))
             for number, run in enumerate(self._learner.config.runs)

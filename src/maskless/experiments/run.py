@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ KEEPING = Keeping(checkpoint_minutes=20.0, keep=1)
 """All worlds of all runs are gigabytes: they are saved seldom, and at the end."""
 TO_COMPILE = 90.0
 """Seconds that are set aside for an evaluation which has not been compiled yet."""
+
+_BACKGROUND = ThreadPoolExecutor(1)
+"""Compiles what will be needed later."""
 
 Say = Callable[[str], None]
 Result = dict[str, Any]
@@ -147,6 +151,7 @@ class _Session:
         self._began = time.monotonic()
         self._limit = float("inf") if minutes is None else 60.0 * minutes
         self._evaluator: Evaluator | None = None
+        self._compiling: Future[None] | None = None
         self._evaluations: list[dict[str, Any]] = earlier["evaluations"] if earlier else []
         self._sessions: list[dict[str, Any]] = earlier["sessions"] if earlier else []
         self._first: tuple[float, int] | None = None
@@ -161,6 +166,7 @@ class _Session:
         since, self._last_visit = now - self._last_visit, now
         if self._first is None:
             self._first, since = (now, done), 0.0  # compiling
+            self._prepare(program, states)
         left = self._limit - (now - self._began) - since - self._time_to_evaluate()
         updates = self._plan.config.updates
         finished, self.out_of_time = done == updates, left < 0
@@ -169,6 +175,13 @@ class _Session:
             self._write(program, done, finished)
             self._last_visit = time.monotonic()
         return self.out_of_time
+
+    def _prepare(self, program: Program, states: TrainState) -> None:
+        """Training goes on while the evaluation compiles beside it."""
+        plan = self._plan
+        self._evaluator = Evaluator(program, plan.episodes, patience=plan.patience)
+        shapes = jax.eval_shape(lambda x: x, states.params)  # the states themselves move on
+        self._compiling = _BACKGROUND.submit(self._evaluator.compile, shapes)
 
     def _is_due(self, done: int) -> bool:
         """Whether a budget has been passed since the last evaluation."""
@@ -179,15 +192,17 @@ class _Session:
         return any(last < stop <= done for stop in stops)
 
     def _time_to_evaluate(self) -> float:
-        if self._evaluator is None:
-            return self._plan.patience + TO_COMPILE
-        return 1.5 * self._evaluator.seconds
+        assert self._evaluator is not None
+        assert self._compiling is not None
+        if self._evaluator.used:
+            return 1.5 * self._evaluator.seconds
+        return self._plan.patience + (0.0 if self._compiling.done() else TO_COMPILE)
 
     def _evaluate(self, program: Program, states: TrainState, done: int) -> None:
         began = time.monotonic()
-        if self._evaluator is None:
-            plan = self._plan
-            self._evaluator = Evaluator(program, plan.episodes, patience=plan.patience)
+        assert self._evaluator is not None
+        assert self._compiling is not None
+        self._compiling.result()
         frames = done * self._plan.config.frames_per_update
         found = self._evaluator(states.params)
         self._evaluations += [{"frames": frames} | entry for entry in found]

@@ -159,7 +159,7 @@ _BUDGETS: dict[Scale, tuple[float, ...]] = {
     "paper": (0.025, 0.1, 0.25, 0.5, 1.0),
 }
 _EPISODES: dict[Scale, int] = {"smoke": 1, "cpu": 2, "gpu": 1, "paper": 10}
-_PATIENCE: dict[Scale, float] = {"smoke": 60.0, "cpu": 120.0, "gpu": 60.0, "paper": 3600.0}
+_PATIENCE: dict[Scale, float] = {"smoke": 60.0, "cpu": 120.0, "gpu": 25.0, "paper": 3600.0}
 _TOY = "a toy stands in: a narrow MLP for a moment on the staircase, without RND"
 _TWO_ROOMS = "two rooms in place of five: five are not learned in minutes on a CPU"
 

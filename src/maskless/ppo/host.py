@@ -78,6 +78,9 @@ class HostProgram(Program):
             rows.append(jax.device_get(metrics))
         return states, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
+    def prepare(self) -> None:
+        """Nothing compiles beforehand: the worlds are processes, and what acts in them is small."""
+
     def close(self) -> None:
         """Ends the worker processes."""
         if self._worlds is not None:

@@ -77,6 +77,7 @@ def train(
         with processes.failing_together():
             if processes.is_first():
                 _begin_folder(config, program, folder)
+        program.prepare()
         return _train(config, program, program.start(), 0, folder, keeping, sinks, visitor)
 
 
