@@ -1,7 +1,7 @@
 """Writes everything that is made from the committed results: python results/tables.py
 
 results/claims.json and docs/claims.md, the paper's claims, judged; the tables in README.md and
-docs/findings.md, each between two comments, `<!-- NAME -->` and `<!-- /NAME -->`; and the figures
+in pages of docs/, each between two comments, `<!-- NAME -->` and `<!-- /NAME -->`; and the figures
 in results/figures. Nothing is computed but from results/.
 """
 
@@ -20,7 +20,7 @@ from maskless.experiments.table import Table
 RESULTS = Path(__file__).parent
 ROOT = RESULTS.parent
 README = ROOT / "README.md"
-FINDINGS = ROOT / "docs" / "findings.md"
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("findings", "performance", "training")]
 STUDIES = read_studies(RESULTS / "studies")
 
 
@@ -79,6 +79,66 @@ def speed() -> str:
     return "\n".join(lines)
 
 
+def training_speed() -> str:
+    """Frames per second of whole trainings on one H200, the newest measurement of each case."""
+    newest: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for path in ("train-gpu.json", "train-gpu-aligned.json"):
+        run = read(f"bench/{path}")
+        for row in run["results"]:
+            newest[row["env"], row["net"], row["runs"]] = row | {"commit": run["commit"]}
+    header = ("environment", "network", "runs", "frames/s", "wanted", "ms per update", "memory")
+    rows = [
+        (
+            f"`{row['env']}`",
+            row["net"],
+            str(row["runs"]),
+            f"{row['frames_per_second']:,}",
+            f"{row['target']:,}{'' if row['frames_per_second'] >= row['target'] else ' (not met)'}",
+            f"{row['milliseconds_per_update']:.0f}",
+            f"{row['memory_bytes'] / 2**30:.1f} GiB",
+            row["commit"],
+        )
+        for row in newest.values()
+    ]
+    return Table("", (*header, "commit"), tuple(rows)).markdown()
+
+
+def precision() -> str:
+    """Returns while training, in bfloat16 with straight steps and in plain float32."""
+    runs = {"fast": read("learner-fast.json"), "plain": read("learner-classic.json")}
+    stops = [3_276_800, 6_553_600, 9_830_400, 13_107_200]
+
+    def mean(name: str, condition: str, frames: int) -> str:
+        """Of the 50 updates before, of each seed."""
+        found = []
+        for log in runs[name]["logs"]:
+            if log["condition"] == condition:
+                rows = [row for row in log["rows"] if frames - 3_276_800 < row["frames"] <= frames]
+                found.append(sum(row["return"] for row in rows) / len(rows))
+        return _each(found, digits=2)
+
+    header = ("condition", "frames", "bfloat16, straight step", "float32, upstream's step")
+    rows = [
+        (f"`{c}`", f"{stop / 1e6:.1f} M", mean("fast", c, stop), mean("plain", c, stop))
+        for c in ("unmasked", "masked")
+        for stop in stops
+    ]
+    return Table("", header, tuple(rows)).markdown()
+
+
+def corridor_lambda() -> str:
+    """What becomes of Corridor-R5 with other numbers."""
+    result = read("corridor-lambda.json")
+    stops = [4e6, 8e6, 12e6, 20e6, 30e6]
+    header = ("weight of RND", "penalty", "lambda", *(f"{stop / 1e6:.0f} M" for stop in stops))
+    rows = []
+    for number, (weight, penalty, gae_lambda) in enumerate(result["variants"]):
+        near = [min(result["rows"], key=lambda r, s=stop: abs(r["frames"] - s)) for stop in stops]
+        numbers = (f"{weight:g}", f"{penalty:g}".replace("-", "−"), f"{gae_lambda:g}")
+        rows.append((*numbers, *(_each([row["return"][number]], digits=2) for row in near)))
+    return Table("", header, tuple(rows)).markdown()
+
+
 def deployment_rows() -> list[dict[str, Any]]:
     """Evaluations on Craftax-Classic with the MLP, of all studies that have some."""
     names = [name for name in ("classic-mlp", "classic-loop") if name in STUDIES]
@@ -113,9 +173,9 @@ def deployed() -> str:
     return "\n".join(lines)
 
 
-def _each(returns: list[float]) -> str:
+def _each(returns: list[float], digits: int = 1) -> str:
     """Every seed's mean."""
-    return ", ".join(f"{value:.1f}" for value in returns).replace("-", "−")
+    return ", ".join(f"{value:.{digits}f}" for value in returns).replace("-", "−")
 
 
 def claims() -> str:
@@ -204,6 +264,9 @@ def _figure(name: str) -> str:
 PLACES: dict[str, Callable[[], str]] = {
     "validity": validity,
     "speed": speed,
+    "training-speed": training_speed,
+    "precision": precision,
+    "corridor-lambda": corridor_lambda,
     "deployment": deployed,
     "claims": claims,
     "order": order,
@@ -233,7 +296,7 @@ def texts() -> dict[Path, str]:
         RESULTS / "claims.json": entries + "\n",
         ROOT / "docs" / "claims.md": claims_page(ledger),
         README: fill(README.read_text()),
-        FINDINGS: fill(FINDINGS.read_text(), to_root="../"),
+        **{page: fill(page.read_text(), to_root="../") for page in PAGES},
     }
 
 
