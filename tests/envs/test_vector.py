@@ -178,6 +178,22 @@ def test_the_compiled_step_makes_no_worlds(id):
         jax.eval_shape(venv.refresh, jax.random.key(0), state)
 
 
+@pytest.mark.parametrize("id", ["craftax-classic", "staircase"])
+def test_on_an_accelerator_the_step_of_many_runs_asks_the_host_nothing(id, monkeypatch):
+    """A loop or a condition would: the host decides how it goes on."""
+    venv = VectorEnv(maskless.make(id), 4, compact=True)
+    state, _ = jax.eval_shape(jax.vmap(venv.reset), jax.random.split(jax.random.key(0), 2))
+    arguments = jax.random.split(jax.random.key(0), 2), state, jnp.zeros((2, 4), jnp.int32)
+
+    def asks():
+        text = str(jax.make_jaxpr(jax.vmap(lambda *args: venv.step(*args)))(*arguments))
+        return any(f"{name}[" in text for name in ("while", "cond", "scan", "callback"))
+
+    assert asks()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert not asks()
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
