@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.corridor.glyphs import NUM_GLYPHS
+from maskless.envs.corridor.glyphs import NUM_GLYPHS, Glyph
 from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import Observation
 from maskless.errors import MasklessError
 from maskless.nets import encoder_for, make_net
 from maskless.nets.encoders import (
     GLYPH_IDS,
+    GLYPHS_IN_USE,
     BlstatsEncoder,
     Embedding,
     GlyphMap,
     GlyphNet,
     _windows,
     flatten,
+    kernel_of_the_map,
     sum_of_rows,
     tables_of_places,
 )
@@ -54,15 +56,15 @@ def test_encoder_for_each_world():
     assert encoder_for(jnp.zeros(3)) == encoder_for({"glyphs": jnp.zeros((9, 9))}) == "flat"
 
 
-@pytest.mark.parametrize(("size", "padding", "windows"), [(9, 0, 4), (4, 1, 2), (9, 1, 5)])
-def test_windows_and_a_dense_layer_are_a_convolution(size, padding, windows):
+@pytest.mark.parametrize(("size", "windows"), [(9, 4), (5, 2)])
+def test_windows_and_a_dense_layer_are_a_convolution(size, windows):
     random = np.random.default_rng(0)
     x = jnp.float32(random.normal(size=(4, size, size, 6)))
     kernel = jnp.float32(random.normal(size=(3, 3, 6, 7)))
     expected = jax.lax.conv_general_dilated(
-        x, kernel, (2, 2), ((padding, padding),) * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, kernel, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    ours = _windows(x, padding) @ kernel.reshape(-1, 7)
+    ours = _windows(x) @ kernel.reshape(-1, 7)
     assert ours.shape == expected.shape == (4, windows, windows, 7)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
@@ -84,7 +86,7 @@ def test_glyph_net_has_the_papers_sizes():
         "project": layer(128 + 128 + 155 + 16, 256),
     }
     assert jax.jit(net.apply)(params, seen()).shape == (TIME, BATCH, 256)
-    assert NUM_GLYPHS <= GLYPH_IDS
+    assert max(Glyph) < NUM_GLYPHS <= GLYPHS_IN_USE <= GLYPH_IDS
 
 
 WINDOWS = [(slice(row, row + 7, 2), slice(column, column + 7, 2))
@@ -114,7 +116,7 @@ def test_one_product_embeds_and_convolves():
     table, kernel, wanted = (random.normal(size=shape) for shape in shapes)
 
     def ours(table, kernel):
-        ids = _windows(jnp.asarray(glyphs)[..., None], padding=0)
+        ids = _windows(jnp.asarray(glyphs)[..., None])
         said = sum_of_rows(tables_of_places(table, kernel), ids, jnp.float32)
         return jnp.sum(said * wanted), said
 
@@ -125,18 +127,54 @@ def test_one_product_embeds_and_convolves():
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
+def convolve_with_zeros_around(x, kernel, wanted):
+    """3 x 3 with stride 2, window by window in float64: the outcome, and the gradients."""
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    by_padded, by_kernel = np.zeros_like(padded), np.zeros_like(kernel)
+    said = np.zeros_like(wanted)
+    for row, column in np.ndindex(2, 2):
+        window = np.s_[:, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
+        flat, gradient = padded[window].reshape(len(x), -1), wanted[:, row, column]
+        said[:, row, column] = flat @ kernel
+        by_kernel += flat.T @ gradient
+        by_padded[window] += (gradient @ kernel.T).reshape(padded[window].shape)
+    return said, by_padded[:, 1:-1, 1:-1], by_kernel
+
+
+def test_one_product_with_the_whole_map_is_a_convolution():
+    random = np.random.default_rng(0)
+    shapes = (5, 4, 4, 6), (9 * 6, 7), (5, 2, 2, 7)
+    x, kernel, wanted = (random.normal(size=shape) for shape in shapes)
+
+    def ours(x, kernel):
+        said = (x.reshape(5, -1) @ kernel_of_the_map(kernel)).reshape(wanted.shape)
+        return jnp.sum(said * wanted), said
+
+    gradient = jax.jit(jax.grad(ours, argnums=(0, 1), has_aux=True))
+    gradients, said = gradient(jnp.float32(x), jnp.float32(kernel))
+    expected = convolve_with_zeros_around(x, kernel, wanted)
+    for mine, theirs in zip((said, *gradients), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_the_map_is_an_embedding_two_convolutions_and_a_layer():
+    """Ids that no game of ours shows give zeros, and nothing is learned about them."""
     layer = GlyphMap()
-    glyphs = seen().glyphs
+    glyphs = seen().glyphs.at[0, 0, 0, :3].set(jnp.int8([-1, GLYPHS_IN_USE, GLYPH_IDS]))
     params = random_parameters(layer, glyphs)
     p = jax.tree.map(np.float64, params["params"])
     relu = lambda x, name: np.maximum(x + p[name]["bias"], 0.0)  # noqa: E731
     flat = np.asarray(glyphs).reshape(-1, 9, 9)
-    table, kernel = p["Embedding_0"]["table"], p["Dense_0"]["kernel"]
+    table, kernel = p["Embedding_0"]["table"][:GLYPHS_IN_USE], p["Dense_0"]["kernel"]
     x = relu(embed_and_convolve(table, kernel, flat, np.zeros((len(flat), 4, 4, 64)))[0], "Dense_0")
-    x = relu(np.asarray(_windows(x, padding=1)) @ p["Dense_1"]["kernel"], "Dense_1")
+    nothing = np.zeros((len(flat), 2, 2, 128))
+    x = relu(convolve_with_zeros_around(x, p["Dense_1"]["kernel"], nothing)[0], "Dense_1")
     x = relu(x.reshape(TIME, BATCH, -1) @ p["Dense_2"]["kernel"], "Dense_2")
-    np.testing.assert_allclose(jax.jit(layer.apply)(params, glyphs), x, rtol=1e-4, atol=1e-4)
+    total = lambda p: (lambda said: (said.sum(), said))(layer.apply(p, glyphs))  # noqa: E731
+    gradient, said = jax.jit(jax.grad(total, has_aux=True))(params)
+    np.testing.assert_allclose(said, x, rtol=1e-4, atol=1e-4)
+    by_row = np.abs(gradient["params"]["Embedding_0"]["table"]).max(axis=1)
+    np.testing.assert_array_equal(by_row > 0, np.arange(GLYPH_IDS) < NUM_GLYPHS)
 
 
 def test_every_square_of_the_crop_is_seen():
@@ -145,7 +183,7 @@ def test_every_square_of_the_crop_is_seen():
     params = random_parameters(layer, glyphs)
     plain = jax.jit(layer.apply)(params, glyphs)
     each = jnp.arange(81)
-    changed = jnp.where(jnp.eye(81).reshape(1, 81, 9, 9) > 0, 49, glyphs.repeat(81, axis=1))
+    changed = jnp.where(jnp.eye(81).reshape(1, 81, 9, 9) > 0, max(Glyph), glyphs.repeat(81, axis=1))
     different = np.any(np.asarray(jax.jit(layer.apply)(params, changed) != plain), axis=-1)
     assert different[0][each].all()
 

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
+from maskless.envs.corridor.glyphs import NUM_GLYPHS
 from maskless.envs.corridor.observation import Observation
 from maskless.nets import RandomNetworkDistillation
 from maskless.nets.rnd import novelty_view
@@ -17,10 +19,11 @@ def places(count, seed=0):
     return jnp.asarray(random.normal(size=(1, count, 6)), jnp.float32)
 
 
-def test_known_places_lose_their_bonus_and_new_ones_keep_it():
-    rnd = RandomNetworkDistillation(hidden=32, output=16)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_known_places_lose_their_bonus_and_new_ones_keep_it(dtype):
+    rnd = RandomNetworkDistillation(hidden=32, output=16, dtype=dtype)
     known, new = places(8), places(8, seed=1)
-    params = start = jax.jit(rnd.init)(jax.random.key(0, impl="rbg"), known)
+    params = start = random_parameters(rnd, known)
     optimiser = optax.adam(3e-3)
 
     @jax.jit
@@ -33,6 +36,7 @@ def test_known_places_lose_their_bonus_and_new_ones_keep_it():
     (params, _), _ = jax.lax.scan(learn, (params, optimiser.init(params)), length=300)
     before, after = rnd.apply(start, known), rnd.apply(params, known)
     assert before.shape == (1, 8)
+    assert before.dtype == jnp.float32
     assert (after < 0.02 * before).all()
     assert rnd.apply(params, new).mean() > 10 * after.mean()
     for name in ("target", "target_hidden"):
@@ -66,19 +70,37 @@ def test_the_target_gets_no_gradient():
             assert (leaf == 0).all() == name.startswith("target")
 
 
-def test_corridors_are_new_by_map_message_and_place_only():
+def test_the_view_is_written_once_in_the_precision_it_is_read_in():
+    rnd = RandomNetworkDistillation(dtype=jnp.bfloat16)
+    obs = corridor()
+    params = jax.eval_shape(rnd.init, jax.random.key(0), obs)
+    program = jax.jit(rnd.apply).lower(params, obs).as_text()
+    assert "2x3x2112xbf16" in program
+    assert "2x3x2112xf32" not in program
+    assert "x24xf32" not in program
+    assert program.count("stablehlo.concatenate") == 1
+
+
+def corridor():
     random = np.random.default_rng(0)
-    obs = Observation(
-        glyphs=jnp.asarray(random.integers(0, 20, (2, 3, 9, 9)), jnp.int8),
+    return Observation(
+        glyphs=jnp.asarray(random.integers(0, NUM_GLYPHS, (2, 3, 9, 9)), jnp.int8),
         blstats=jnp.ones((2, 3, 27), jnp.int32),
         message=jnp.asarray(random.integers(0, 42, (2, 3)), jnp.int32),
         previous_action=jnp.zeros((2, 3), jnp.int32),
     )
+
+
+def test_corridors_are_new_by_map_message_and_place_only():
+    obs = corridor()
     view = novelty_view(obs)
-    assert view.shape == (2, 3, 81 * 50 + 42 + 80 + 21)
+    assert view.shape == (2, 3, 81 * 24 + 42 + 80 + 21 + 25)
     np.testing.assert_array_equal(view.sum(-1), 81 + 1 + 2)
-    glyphs = np.argmax(view[..., :4050].reshape(2, 3, 9, 9, 50), axis=-1)
+    glyphs = np.argmax(view[..., :1944].reshape(2, 3, 9, 9, 24), axis=-1)
     np.testing.assert_array_equal(glyphs, obs.glyphs)
+    exact = novelty_view(obs, jnp.bfloat16)
+    assert exact.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(exact, view)
     later = obs.replace(
         blstats=obs.blstats.at[..., 2:].add(500), previous_action=obs.previous_action + 1
     )

@@ -26,8 +26,6 @@ from maskless.nets.rnd import RandomNetworkDistillation
 from maskless.ppo.devices import share_members
 from maskless.ppo.rollout import Actor, CompactReader, Rollout
 
-_NET = RandomNetworkDistillation()
-
 
 @struct.dataclass
 class Novelty:
@@ -42,7 +40,7 @@ class Novelty:
 
 def init(ppo: Hyperparameters, key: PRNGKeyArray, observation: Observation) -> Novelty:
     """Everything is new. `observation`: [time, envs, ...]"""
-    params = _NET.init(key, observation)
+    params = RandomNetworkDistillation().init(key, observation)
     return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0), jnp.int32(0))
 
 
@@ -61,7 +59,7 @@ def reward_novelty(
         rollout.observation,
         actor.now.observation,
     )
-    bonus = _bonus(novelty.params, reader.expand(arrived))
+    bonus = _bonus(reader, novelty.params, arrived)
     rollouts = novelty.rollouts + 1
     spread = novelty.spread + (jnp.std(bonus) - novelty.spread) / rollouts
     novelty = dataclasses.replace(novelty, spread=spread, rollouts=rollouts)
@@ -69,8 +67,10 @@ def reward_novelty(
     return _learn(ppo, reader, novelty, arrived, key), reward
 
 
-def _bonus(params: Any, observation: Observation) -> Float[Array, "time envs"]:
-    bonus: Any = _NET.apply(params, observation)
+def _bonus(reader: CompactReader, params: Any, compact: Any) -> Float[Array, "time envs"]:
+    """Computed in the same precision as the agent's network."""
+    net = RandomNetworkDistillation(dtype=reader.net.dtype)
+    bonus: Any = net.apply(params, reader.expand(compact))
     return bonus
 
 
@@ -85,7 +85,7 @@ def _learn(
 
     def loss(params: Any, some: Array) -> Float[Array, ""]:
         seen = jax.tree.map(lambda x: x[:, share_members(some)], flat)
-        return ppo.rnd_loss_weight * jnp.mean(_bonus(params, reader.expand(seen)))
+        return ppo.rnd_loss_weight * jnp.mean(_bonus(reader, params, seen))
 
     def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:
         grads = jax.grad(loss)(novelty.params, some)
