@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from maskless.experiments import logs, results
+from maskless.experiments import judges, logs, results
 from maskless.experiments.claims import Claim, Entry
 from maskless.experiments.deployment import order
 from maskless.experiments.judges import Part
@@ -28,8 +28,9 @@ def rows(count):
         }
 
 
-def thinned(count, planned=10**9):
-    return logs.thin(list(rows(count)), ["first", "second"], ["first"], planned_frames=planned)
+def thinned(count, planned=10**9, **options):
+    names = ["first", "second"]
+    return logs.thin(list(rows(count)), names, names[:1], planned_frames=planned, **options)
 
 
 def test_a_short_log_keeps_every_row():
@@ -63,6 +64,9 @@ def test_frames_to_a_return_are_of_a_smoothed_one():
     found = thinned(11)["frames_to"]  # a window of a million: everything so far
     assert found["0.5"] is None or found["0.5"] > 600
     assert found["0.99"] is None
+    # While no episode can have run out of time, all that have ended may be successes.
+    found = thinned(11, planned=100, longest_episode=850)["frames_to"]
+    assert found == {"0.5": 900, "0.9": 1000, "0.95": 1100, "0.99": 1100}
 
 
 def entry(frames, condition, seed, masks, value, *, classifier=True, width=0.1):
@@ -141,3 +145,16 @@ def test_verdicts(holds, verdict):
     claim = Claim("1", "L1", "It is so", "theory", ("theory",), lambda result: ())
     parts = [Part("so", "so", hold) for hold in holds]
     assert Entry(claim, {"theory": parts}, {}).verdict == verdict
+
+
+@pytest.mark.parametrize(("learned", "holds"), [(10.0, [True, False, None]), (0.1, [None] * 3)])
+def test_an_untrained_policy_decides_nothing(learned, holds):
+    """That it loses little, or much, without its masks says nothing about the claim."""
+    left = {"masked": ("none", 0.1), "masked-kl": ("predicted", 0.8)}
+    evaluations = [
+        entry(100, name, 0, masks, learned * share)
+        for name, other in left.items()
+        for masks, share in (("oracle", 1.0), other)
+    ]
+    found = judges.orders({"evaluations": evaluations})
+    assert [part.holds for part in found] == holds

@@ -34,12 +34,19 @@ Row = Mapping[str, Any]
 
 
 def thin(
-    rows: Sequence[Row], action_names: Sequence[str], watched: Sequence[str], *, planned_frames: int
+    rows: Sequence[Row],
+    action_names: Sequence[str],
+    watched: Sequence[str],
+    *,
+    planned_frames: int,
+    longest_episode: int = 0,
 ) -> dict[str, Any]:
     """The curves of one run, with `null` where nothing was measured.
 
     `actions` has those of the watched actions, `history` what is known of each at the end,
     `frames_to` the frames after which the training return had reached a value.
+    `longest_episode`: in frames of all environments together. So long, only short episodes have
+    ended, and in a game that ends with success these are the successful ones.
     """
     groups = np.array_split(np.arange(len(rows)), min(POINTS, len(rows)))
     curves: dict[str, Any] = {"frames": [rows[group[-1]]["frames"] for group in groups]}
@@ -55,7 +62,7 @@ def thin(
     return curves | {
         "actions": {action: _action(rows, at, groups) for action, at in numbers.items()},
         "history": {action: _history(rows, at) for action, at in numbers.items()},
-        "frames_to": _frames_to(rows, planned_frames),
+        "frames_to": _frames_to(rows, planned_frames, longest_episode),
     }
 
 
@@ -75,7 +82,9 @@ def _history(rows: Sequence[Row], at: int) -> dict[str, float | None]:
     return found
 
 
-def _frames_to(rows: Sequence[Row], planned_frames: int) -> dict[str, int | None]:
+def _frames_to(
+    rows: Sequence[Row], planned_frames: int, longest_episode: int
+) -> dict[str, int | None]:
     window = min(SMOOTHED_FRAMES, planned_frames / 20)
     frames = np.array([row["frames"] for row in rows], np.float64)
     episodes, returns = _column(rows, "episodes"), _column(rows, "return")
@@ -85,7 +94,8 @@ def _frames_to(rows: Sequence[Row], planned_frames: int) -> dict[str, int | None
     before = np.searchsorted(frames, frames - window)  # rows within the window begin here
     sums = sums - np.where(before > 0, sums[before - 1], 0.0)
     counts = counts - np.where(before > 0, counts[before - 1], 0.0)
-    smooth = np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
+    known = (counts > 0) & (frames - window >= longest_episode)
+    smooth = np.where(known, sums / np.maximum(counts, 1), -np.inf)
     found: dict[str, int | None] = {}
     for value in REACHED:
         reached = np.flatnonzero(smooth >= value)

@@ -234,6 +234,7 @@ class _Session:
                     env.action_names,
                     plan.watched,
                     planned_frames=config.updates * config.frames_per_update,
+                    longest_episode=env.episode_limit * config.ppo.num_envs,
                 )
                 for run in config.runs
             ],
