@@ -40,17 +40,16 @@ class Pending:
         shape = self.base.shape
         starts = [index.get(axis, 0) for axis in range(len(shape))]
         sizes = [1 if axis in index else size for axis, size in enumerate(shape)]
-        found = jax.lax.dynamic_slice(self.base, starts, sizes)
-        for write in self.writes:
-            here, value = self._there(write, index, tuple(sizes))
-            found = jnp.where(here, value, found)
-        return found
+        return self._after_writes(jax.lax.dynamic_slice(self.base, starts, sizes), index)
 
     def written_out(self) -> Any:
         """The array."""
-        found = self.base
+        return self._after_writes(self.base, {})
+
+    def _after_writes(self, found: Any, index: dict[int, Any]) -> Any:
+        """What has become of the part of `base` at this index."""
         for write in self.writes:
-            here, value = self._there(write, {}, self.base.shape)
+            here, value = self._there(write, index, found.shape)
             found = jnp.where(here, value, found)
         return found
 

@@ -60,11 +60,10 @@ class Weights(nn.Module):
 
     inputs: int
     features: int
-    gain: float = RELU_GAIN
 
     @nn.compact
     def __call__(self) -> tuple[Float[Array, "inputs features"], Float[Array, " features"]]:
-        kernel = self.param("kernel", orthogonal(self.gain), (self.inputs, self.features))
+        kernel = self.param("kernel", orthogonal(RELU_GAIN), (self.inputs, self.features))
         return kernel, self.param("bias", nn.initializers.zeros, (self.features,))
 
 
