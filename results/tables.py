@@ -106,7 +106,7 @@ def training_speed() -> str:
 def precision() -> str:
     """Returns while training, in bfloat16 with straight steps and in plain float32."""
     runs = {"fast": read("learner-fast.json"), "plain": read("learner-classic.json")}
-    stops = [3_276_800, 6_553_600, 9_830_400, 13_107_200]
+    stops = [3_276_800, 6_553_600, 13_107_200, 19_660_800]
 
     def mean(name: str, condition: str, frames: int) -> str:
         """Of the 50 updates before, of each seed."""

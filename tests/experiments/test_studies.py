@@ -43,6 +43,14 @@ def test_the_gpu_scale_is_the_same_but_shorter():
             assert gpu == same
 
 
+def test_on_a_gpu_studies_of_one_game_and_network_are_one_training():
+    for scale, one in (("gpu", True), ("paper", True), ("cpu", False)):
+        plans = [make_plan(name, scale) for name in ("classic-mlp", "classic-loop")]
+        assert (plans[0].training == plans[1].training) == one
+        assert (plans[0].config == plans[1].config) == one
+    assert plans[0].config.conditions == plans[0].conditions
+
+
 def test_numbers_can_be_replaced():
     plan = make_plan("full-mlp", "gpu", seeds=3, frames=10**6, precision="bfloat16")
     found = plan.config

@@ -15,7 +15,7 @@ from maskless.conditions import condition
 from maskless.envs import VectorEnv
 from maskless.evaluation import summarise
 from maskless.experiments.logs import rounded
-from maskless.ppo.evaluate import MASKS, MaskSource, Play, Seen, advance, begin, mask_source
+from maskless.ppo.evaluate import MASKS, STEPS, MaskSource, Play, Seen, advance, begin, mask_source
 from maskless.ppo.program import Program, of_run, together
 
 Playing = tuple[Play, Int[Array, "envs episodes achievements"]]
@@ -26,16 +26,14 @@ class Evaluator:
     """Complete episodes of every environment of every run. Conditions and masks meet the same
     levels and dice, as in `maskless eval`."""
 
-    def __init__(self, program: Program, episodes: int, *, patience: float):
-        """`episodes`: of each environment; `patience`: seconds after which what is still being
-        played is counted as it stands. An agent that neither dies nor wins plays for ten thousand
-        steps, and all others wait for it."""
-        self._learner, self._episodes, self._patience = program.learner, episodes, patience
+    def __init__(self, program: Program, episodes: int, *, steps: int):
+        """`episodes`: of each environment; `steps`: after so many, what is still being played is
+        counted as it stands. An agent that neither dies nor wins plays for ten thousand steps, and
+        all others wait for it."""
+        self._learner, self._episodes, self._steps = program.learner, episodes, steps
         self._venv = VectorEnv(program.learner.env, program.learner.config.ppo.num_envs)
-        self.seconds = patience
-        """What the last evaluation took, without compiling."""
-        self.used = False
-        """Whether there has been one."""
+        self.seconds: float | None = None
+        """What the last evaluation took, without compiling; None: there has been none."""
         runs = program.learner.config.runs
         self._thresholds = jnp.array([condition(name).threshold for name, _ in runs])
         seeds = sorted({seed for _, seed in runs})
@@ -62,16 +60,14 @@ class Evaluator:
 
     def __call__(self, params: Any) -> list[dict[str, Any]]:
         """One entry for each run and kind of mask. `params`: [runs, ...]"""
-        state = self._start(self._keys)
-        state = self._go_on(params, self._thresholds, self._sources, state)
-        np.asarray(state[0].record.finished)  # compiled and done: the clock starts here
         began = time.monotonic()
-        while time.monotonic() - began < self._patience:
+        state = self._start(self._keys)
+        for _ in range(0, self._steps, STEPS):
             state = self._go_on(params, self._thresholds, self._sources, state)
             if np.asarray(state[0].record.finished).all():
                 break
         record, unlocked = jax.device_get((state[0].record, state[1]))
-        self.seconds, self.used = time.monotonic() - began, True
+        self.seconds = time.monotonic() - began
         return [
             self._entry(run, masks, of_run(of_run((record, unlocked), number), mode))
             for number, run in enumerate(self._learner.config.runs)

@@ -32,8 +32,8 @@ KEPT = "result.json"
 """What is known of all runs of a training, in its folder."""
 KEEPING = Keeping(checkpoint_minutes=20.0, keep=1)
 """All worlds of all runs are gigabytes: they are saved seldom, and at the end."""
-TO_COMPILE = 90.0
-"""Seconds that are set aside for an evaluation which has not been compiled yet."""
+TO_EVALUATE, TO_COMPILE = 25.0, 90.0
+"""Seconds that are set aside for the first evaluation, and before it has been compiled."""
 
 _BACKGROUND = ThreadPoolExecutor(1)
 """Compiles what will be needed later."""
@@ -179,7 +179,7 @@ class _Session:
     def _prepare(self, program: Program, states: TrainState) -> None:
         """Training goes on while the evaluation compiles beside it."""
         plan = self._plan
-        self._evaluator = Evaluator(program, plan.episodes, patience=plan.patience)
+        self._evaluator = Evaluator(program, plan.episodes, steps=plan.steps)
         shapes = jax.eval_shape(lambda x: x, states.params)  # the states themselves move on
         self._compiling = _BACKGROUND.submit(self._evaluator.compile, shapes)
 
@@ -194,9 +194,9 @@ class _Session:
     def _time_to_evaluate(self) -> float:
         assert self._evaluator is not None
         assert self._compiling is not None
-        if self._evaluator.used:
+        if self._evaluator.seconds is not None:
             return 1.5 * self._evaluator.seconds
-        return self._plan.patience + (0.0 if self._compiling.done() else TO_COMPILE)
+        return TO_EVALUATE + (0.0 if self._compiling.done() else TO_COMPILE)
 
     def _evaluate(self, program: Program, states: TrainState, done: int) -> None:
         began = time.monotonic()

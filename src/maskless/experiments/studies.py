@@ -35,6 +35,9 @@ class Study:
     conditions: tuple[str, ...] = PAPER_CONDITIONS
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     gpu_seeds: int = 2
+    trained_with: str = ""
+    """The study whose training this one is a part of, where many runs in one program cost little
+    more than a few: on a GPU."""
     at_paper_scale: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Fields that differ there: the paper's own network or world, too large for anything less."""
 
@@ -73,9 +76,14 @@ STUDIES: dict[str, Study] = {
             "masked-loop",
             "masked-loop:predicted_share=0.5",
         ),
+        trained_with="classic-mlp",
     ),
     "corridor-loop": Study(
-        "ours on Corridor-R5, GRU with RND", "corridor", "gru", ("masked-mix", "masked-loop")
+        "ours on Corridor-R5, GRU with RND",
+        "corridor",
+        "gru",
+        ("masked-mix", "masked-loop"),
+        trained_with="corridor-gru",
     ),
     "predictor": Study(
         "a classifier with and without masks, lambda = 20",
@@ -159,7 +167,8 @@ _BUDGETS: dict[Scale, tuple[float, ...]] = {
     "paper": (0.025, 0.1, 0.25, 0.5, 1.0),
 }
 _EPISODES: dict[Scale, int] = {"smoke": 1, "cpu": 2, "gpu": 1, "paper": 10}
-_PATIENCE: dict[Scale, float] = {"smoke": 60.0, "cpu": 120.0, "gpu": 25.0, "paper": 3600.0}
+_STEPS: dict[Scale, int] = {"smoke": 1024, "cpu": 2048, "gpu": 2048, "paper": 100_000}
+"""Longer evaluations are cut off. They are steps, not seconds: a second run gives the same."""
 _TOY = "a toy stands in: a narrow MLP for a moment on the staircase, without RND"
 _TWO_ROOMS = "two rooms in place of five: five are not learned in minutes on a CPU"
 
@@ -183,8 +192,8 @@ class Plan:
     """Shares of the frames after which all runs are evaluated."""
     episodes: int
     """Complete episodes of every environment in an evaluation."""
-    patience: float
-    """An evaluation is cut off after so many seconds."""
+    steps: int
+    """An evaluation is cut off after so many."""
     stands_in: str
     """In what the training is not what the study is about; empty: it is."""
 
@@ -207,7 +216,8 @@ def make_plan(
     if scale == "paper":
         study = dataclasses.replace(study, **study.at_paper_scale)
     two_rooms = study.world == "corridor" and scale == "cpu"
-    config = _toy() if scale == "smoke" else _config(study, scale)
+    training = _training(name, scale)
+    config = _toy() if scale == "smoke" else _config(study, scale, _conditions(training, scale))
     if seeds is not None:
         config = dataclasses.replace(config, seeds=seeds)
     if frames is not None:
@@ -224,16 +234,28 @@ def make_plan(
         about=study.about,
         conditions=study.conditions,
         config=config,
-        training="toy" if scale == "smoke" else name,
+        training=training,
         watched=("descend",) if scale == "smoke" else _WATCHED[study.world],
         budgets=_BUDGETS[scale],
         episodes=_EPISODES[scale],
-        patience=_PATIENCE[scale],
+        steps=_STEPS[scale],
         stands_in=_TOY if scale == "smoke" else _TWO_ROOMS if two_rooms else "",
     )
 
 
-def _config(study: Study, scale: Scale) -> Config:
+def _training(name: str, scale: Scale) -> str:
+    if scale == "smoke":
+        return "toy"
+    return name if scale == "cpu" else STUDIES[name].trained_with or name
+
+
+def _conditions(training: str, scale: Scale) -> tuple[str, ...]:
+    """Of all studies that are one training."""
+    members = [study for name, study in STUDIES.items() if _training(name, scale) == training]
+    return tuple(dict.fromkeys(name for study in members for name in study.conditions))
+
+
+def _config(study: Study, scale: Scale, conditions: tuple[str, ...]) -> Config:
     corridor = study.world == "corridor"
     ppo, width = preset("cpu" if scale == "cpu" else "paper", study.net, rnd=corridor)
     # Only the paper's own budget ends with a learning rate of zero: shorter runs are cut off where
@@ -244,7 +266,7 @@ def _config(study: Study, scale: Scale) -> Config:
         env_options={"rules": "paper"} | study.env_options,
         net=study.net,
         width=width,
-        conditions=study.conditions,
+        conditions=conditions,
         seeds={"cpu": 1, "gpu": study.gpu_seeds, "paper": 4}[scale],
         frames=_FRAMES[study.world][scale],
         ppo=ppo,
@@ -253,7 +275,6 @@ def _config(study: Study, scale: Scale) -> Config:
 
 def _toy() -> Config:
     """All conditions of all studies in one program: compiling it takes longer than training it."""
-    every = [name for study in STUDIES.values() for name in study.conditions]
     ppo = Hyperparameters(
         num_envs=16, rollout=16, minibatches=2, epochs=1, learning_rate=1e-3, anneal=False
     )
@@ -261,7 +282,7 @@ def _toy() -> Config:
         env="staircase",
         env_options={"length": 4, "spare": 4},
         width=16,
-        conditions=tuple(dict.fromkeys(every)),
+        conditions=_conditions("toy", "smoke"),
         seeds=2,
         frames=4 * ppo.num_envs * ppo.rollout,
         ppo=ppo,
