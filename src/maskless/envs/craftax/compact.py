@@ -7,7 +7,6 @@ upstream's observation bit for bit. All functions take one state, or what is see
 with vmap.
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from craftax.craftax.util.game_logic_utils import is_boss_vulnerable
 from craftax.craftax_classic.constants import OBS_DIM as CLASSIC_OBS_DIM
 from craftax.craftax_classic.constants import BlockType as ClassicBlockType
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16, UInt32
 
 DARK = 255
 """The block, and the item, of a tile that cannot be seen."""
@@ -78,36 +77,56 @@ def compact_classic(state: Any) -> Compact:
 @jax.jit
 def expand_full(seen: Compact) -> Float[Array, " 8268"]:
     """Upstream's observation of the full game."""
-    blocks = _one_hot(seen.block, len(BlockType))
-    items = _one_hot(jnp.asarray(seen.item), len(ItemType))
-    lit = (seen.block != DARK)[..., None]
-    return _flatten([blocks, items, _mob_planes(seen, TYPES), lit], seen.numbers)
+    blocks, items, classes = len(BlockType), len(ItemType), seen.mobs.shape[0]
+    lit = blocks + items + classes * TYPES
+    item = blocks + jnp.asarray(seen.item).astype(jnp.uint16)
+    tiles = jnp.stack([seen.block.astype(jnp.uint16), item, jnp.full_like(item, lit)])
+    tiles = jnp.where(seen.block == DARK, NOWHERE, tiles)
+    return _flatten(tiles, _mob_planes(seen, TYPES, blocks + items), lit + 1, seen.numbers)
 
 
 @jax.jit
 def expand_classic(seen: Compact) -> Float[Array, " 1345"]:
     """Upstream's observation of Classic."""
-    blocks = _one_hot(seen.block, len(ClassicBlockType))
-    return _flatten([blocks, _mob_planes(seen, 1)], seen.numbers)
+    blocks, classes = len(ClassicBlockType), seen.mobs.shape[0]
+    tiles = seen.block[None].astype(jnp.uint16)
+    return _flatten(tiles, _mob_planes(seen, 1, blocks), blocks + classes, seen.numbers)
 
 
-def _one_hot(ids: UInt8[Array, "..."], count: int) -> Bool[Array, "... count"]:
-    return ids[..., None] == jnp.arange(count, dtype=ids.dtype)
-
-
-def _mob_planes(seen: Compact, types: int) -> Bool[Array, "rows columns planes"]:
-    """For every tile, class and type: is there one?"""
-    rows, columns = seen.block.shape
-    spots = jnp.arange(rows * columns * types, dtype=jnp.uint16).reshape(rows, columns, 1, types)
-    slots = [slot[:, None] == spots for slot in seen.mobs.T]
-    return functools.reduce(jnp.logical_or, slots).reshape(rows, columns, -1)
+def _mob_planes(seen: Compact, types: int, first: int) -> UInt16[Array, "mobs rows columns"]:
+    """The plane of each creature on the tile where it is, `NOWHERE` on all others."""
+    tile, kind = jnp.divmod(seen.mobs, types)
+    plane = first + types * np.arange(len(seen.mobs), dtype=np.uint16)[:, None] + kind
+    here = tile.reshape(-1, 1, 1) == np.arange(seen.block.size).reshape(seen.block.shape)
+    return jnp.where(here, plane.reshape(-1, 1, 1), NOWHERE).astype(jnp.uint16)
 
 
 def _flatten(
-    planes: list[Bool[Array, "rows columns _"]], numbers: Float[Array, " numbers"]
+    tiles: UInt16[Array, "some rows columns"],
+    mobs: UInt16[Array, "more rows columns"],
+    planes: int,
+    numbers: Float[Array, " numbers"],
 ) -> Float[Array, " observation"]:
-    tiles = jnp.concatenate(planes, axis=-1).astype(jnp.float32)
-    return jnp.concatenate([tiles.reshape(-1), numbers])
+    """Ones in the planes that each tile and its creatures show, zeros elsewhere, and the numbers.
+
+    32 planes of a tile are the bits of one word, from which each of them is a shift away. Compared
+    with what it stands for instead, each number takes another branch than those beside it, and a
+    GPU needed eight times as long as for writing them.
+    """
+    words = _words(tiles, planes) | _words(mobs, planes)
+    bits = (words[..., None] >> np.arange(32, dtype=np.uint32)) & 1
+    flat = bits.reshape(*words.shape[:2], -1)[..., :planes].astype(jnp.float32)
+    return jnp.concatenate([flat.reshape(-1), numbers])
+
+
+def _words(
+    shown: UInt16[Array, "some rows columns"], planes: int
+) -> UInt32[Array, "rows columns words"]:
+    """A bit for each plane of a tile: set where one of `shown` is that plane."""
+    word, bit = jnp.divmod(shown.astype(jnp.uint32)[..., None], 32)
+    mine = word == np.arange(-(-planes // 32), dtype=np.uint32)
+    # Reduced in one go, so that the compiler does not work a word out for each of its bits anew.
+    return jnp.bitwise_or.reduce(jnp.where(mine, jnp.uint32(1) << bit, jnp.uint32(0)), axis=0)
 
 
 class _Window:
