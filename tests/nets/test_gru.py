@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from maskless.nets.gru import GRULayer
+from maskless.nets.gru import GRULayer, run
 
 from nets.parameters import random_parameters
 
@@ -54,3 +54,35 @@ def test_recurrent_weights_start_orthogonal():
     kernel = jax.jit(GRULayer(WIDTH).init)(jax.random.key(0), *arguments)["params"]["recurrent"]
     for gate in np.split(np.asarray(kernel), 3, axis=1):
         np.testing.assert_allclose(gate @ gate.T, np.eye(WIDTH), atol=1e-5)
+
+
+def loss_and_slopes(kernel, bias, state, projected, reset):
+    def loss(*args):
+        return jnp.sum(jnp.sin(run(*args, reset)))
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(kernel, bias, state, projected)
+
+
+def two_runs():
+    random = np.random.default_rng(1)
+    shapes = (WIDTH, 3 * WIDTH), (WIDTH,), (BATCH, WIDTH), (TIME, BATCH, 3 * WIDTH)
+    runs = [jnp.float32(random.normal(size=(2, *shape))) for shape in shapes]
+    return *runs, jnp.asarray(random.random((TIME, BATCH)) < 0.3)
+
+
+def test_runs_side_by_side_equal_each_alone():
+    *runs, reset = two_runs()
+    together = jax.jit(jax.vmap(loss_and_slopes, (0, 0, 0, 0, None)))(*runs, reset)
+    alone = [jax.jit(loss_and_slopes)(*(x[i] for x in runs), reset) for i in range(2)]
+    for both, first, second in zip(*map(jax.tree.leaves, (together, *alone)), strict=True):
+        np.testing.assert_allclose(both, np.stack([first, second]), rtol=1e-5, atol=1e-5)
+
+
+def test_runs_side_by_side_move_nothing():
+    """Every slice in time is one slice of all runs."""
+    *runs, reset = two_runs()
+    program = str(jax.make_jaxpr(jax.vmap(loss_and_slopes, (0, 0, 0, 0, None)))(*runs, reset))
+    assert "dynamic_update_slice" in program
+    assert not any(name in program for name in ("gather", "scatter"))
+    assert f"2,{TIME},{BATCH},{3 * WIDTH}]" in program
+    assert f"{TIME},2,{BATCH}" not in program

@@ -1,11 +1,14 @@
 """A network with a gated recurrent unit."""
 
+import functools
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from maskless.nets.base import Network, check_sequence
@@ -15,6 +18,8 @@ from maskless.nets.orthogonal import orthogonal
 
 UNROLL = 8
 """Steps per iteration of the compiled loop: a GPU starts each iteration anew."""
+
+Buffers = tuple[Array, ...]
 
 
 class GRU(Network):
@@ -60,7 +65,7 @@ class GRULayer(nn.Module):
     ) -> tuple[Float[Array, "batch width"], Float[Array, "time batch width"]]:
         """The last state and all states."""
         # The inputs of all steps are known beforehand: one large product serves them, and only
-        # the product that needs the state before it waits inside the scan.
+        # the product that needs the state before it waits inside the loop.
         projected = nn.Dense(
             3 * self.width,
             kernel_init=nn.initializers.lecun_normal(),
@@ -89,36 +94,11 @@ def run(
     return _run_forward(kernel, candidate_bias, state, projected, reset)[0]
 
 
-def _gates(projected: Array, recalled: Array, candidate_bias: Array) -> tuple[Array, ...]:
-    """r, z, n and U h + b of the candidate, from W x and U h of all three. Any leading axes."""
-    input_r, input_z, input_n = jnp.split(projected, 3, axis=-1)
-    state_r, state_z, state_n = jnp.split(recalled, 3, axis=-1)
-    r = nn.sigmoid(input_r + state_r)
-    z = nn.sigmoid(input_z + state_z)
-    inner = state_n + candidate_bias
-    return r, z, nn.tanh(input_n + r * inner), inner
-
-
-def _step(
-    kernel: Array, candidate_bias: Array, state: Array, now: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """One step: the state after it, and U h, which the derivative needs."""
-    projected, reset = now
-    state = jnp.where(reset[:, None], 0.0, state)
-    recalled = product(state, kernel, kernel.dtype)
-    _, z, n, _ = _gates(projected, recalled, candidate_bias)
-    return (1.0 - z) * n + z * state, recalled
-
-
 def _run_forward(
     kernel: Array, candidate_bias: Array, state: Array, projected: Array, reset: Array
 ) -> tuple[Array, Any]:
-    def step(before: Array, now: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        after, recalled = _step(kernel, candidate_bias, before, now)
-        return after, (after, recalled.astype(kernel.dtype))
-
-    _, (states, recalled) = jax.lax.scan(step, state, (projected, reset), unroll=UNROLL)
-    return states, (kernel, candidate_bias, state, projected, reset, states, recalled)
+    states, *kept = _forward_loop(kernel, candidate_bias, state, projected, reset)
+    return states, (kernel, candidate_bias, projected, reset, *kept)
 
 
 def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> tuple[Any, ...]:
@@ -126,47 +106,144 @@ def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> t
 
     By itself, JAX would add to the derivative of the kernel in every step, a product and a pass
     over the whole matrix each time. Here the loop only brings back what the steps before need;
-    everything else is computed for all steps at once, before it and after it.
+    the sums over all steps are computed at once after it.
     """
-    kernel, candidate_bias, state, projected, reset, states, recalled = residuals
-    before = jnp.concatenate([state[None], states[:-1]])
-    before = jnp.where(reset[..., None], 0.0, before)
-    r, z, n, inner = _gates(projected, recalled, candidate_bias)
-    # What a unit of dL/dh_t makes of the three sums inside the gates.
-    slope_n = (1.0 - z) * (1.0 - n * n)
-    slope_z = (before - n) * z * (1.0 - z)
-    slope_r = slope_n * inner * r * (1.0 - r)
-    by_input_n = slope_n.astype(kernel.dtype)  # only the candidate's differs from `by_recalled`
-    by_recalled = jnp.concatenate([slope_r, slope_z, slope_n * r], axis=-1).astype(kernel.dtype)
-    kept = z.astype(kernel.dtype)
-
-    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
-        by_recalled, z, reset, wanted = now
-        total = later + wanted
-        through = jnp.tile(total, 3) * by_recalled
-        earlier = total * z + product(through, kernel.T, kernel.dtype)
-        return jnp.where(reset[:, None], 0.0, earlier), total
-
-    first, totals = jax.lax.scan(
-        step,
-        jnp.zeros_like(wanted[0]),
-        (by_recalled, kept, reset, wanted),
-        reverse=True,
-        unroll=UNROLL,
-    )
-    by_product = (jnp.tile(totals, 3) * by_recalled).astype(kernel.dtype)
-    by_gates, by_recalled_n = jnp.split(by_product, [2 * totals.shape[-1]], axis=-1)
-    by_projected = jnp.concatenate(
-        [by_gates, (totals * by_input_n).astype(kernel.dtype)], axis=-1
-    ).astype(projected.dtype)
-    by_kernel = jnp.einsum(
-        "tbi,tbj->ij",
-        before.astype(kernel.dtype),
-        by_product,
-        preferred_element_type=jnp.float32,
+    kernel, _, projected, _, remembered, _ = residuals
+    first, by_recalled, by_input_n = _backward_loop(*residuals, wanted)
+    by_gates, by_recalled_n = jnp.split(by_recalled, [2 * wanted.shape[-1]], axis=-1)
+    by_projected = jnp.concatenate([by_gates, by_input_n], axis=-1).astype(projected.dtype)
+    # jnp.einsum would sum over batch and time in this order, and first swap them in memory.
+    by_kernel = jnp.tensordot(
+        remembered, by_recalled, ((0, 1), (0, 1)), preferred_element_type=jnp.float32
     )
     by_bias = by_recalled_n.sum((0, 1), dtype=jnp.float32)
     return by_kernel.astype(kernel.dtype), by_bias, first, by_projected, None
+
+
+def _with_runs_in_front(loop: Callable) -> Callable:
+    """Makes `jax.vmap` of `loop` a call with one more axis before the others.
+
+    JAX's own rule would move time before runs and back, a pass over all of the memory for every
+    array that a step reads or writes. A slice at one time can as well be taken behind the runs.
+    """
+    wrapped = custom_vmap(loop)
+
+    @wrapped.def_vmap
+    def put_in_front(runs: int, batched: list[bool], *arrays: Array) -> tuple[Any, Any]:
+        full = [
+            x if is_batched else jnp.broadcast_to(x, (runs, *x.shape))
+            for x, is_batched in zip(arrays, batched, strict=True)
+        ]
+        outputs = wrapped(*full)
+        return outputs, jax.tree.map(lambda _: True, outputs)
+
+    return functools.wraps(loop)(wrapped)
+
+
+@_with_runs_in_front
+def _forward_loop(
+    kernel: Float[Array, "*runs width gates"],
+    candidate_bias: Float[Array, "*runs width"],
+    state: Float[Array, "*runs batch width"],
+    projected: Float[Array, "*runs time batch gates"],
+    reset: Bool[Array, "*runs time batch"],
+) -> tuple[Array, ...]:
+    """The states of all steps; and h before each and U h, for the derivative."""
+
+    def step(t: Array, now: tuple[Array, Buffers]) -> tuple[Array, Buffers]:
+        state, kept = now
+        given = _read(projected, t), _read(reset[..., None], t)[..., 0]
+        state, for_derivative = _step(kernel, candidate_bias, state, given)
+        return state, _write(kept, t, (state, *for_derivative))
+
+    shape = *reset.shape, state.shape[-1]
+    kept = (
+        jnp.empty(shape, state.dtype),
+        jnp.empty(shape, kernel.dtype),
+        jnp.empty(projected.shape, kernel.dtype),
+    )
+    return jax.lax.fori_loop(0, reset.shape[-2], step, (state, kept), unroll=UNROLL)[1]
+
+
+@_with_runs_in_front
+def _backward_loop(
+    kernel: Float[Array, "*runs width gates"],
+    candidate_bias: Float[Array, "*runs width"],
+    projected: Float[Array, "*runs time batch gates"],
+    reset: Bool[Array, "*runs time batch"],
+    remembered: Float[Array, "*runs time batch width"],
+    recalled: Float[Array, "*runs time batch gates"],
+    wanted: Float[Array, "*runs time batch width"],
+) -> tuple[Array, ...]:
+    """The derivative by the state before all steps; those of each step by U h and W x of n."""
+
+    def step(i: Array, now: tuple[Array, Buffers]) -> tuple[Array, Buffers]:
+        later, kept = now
+        t = time - 1 - i
+        total = later + _read(wanted, t)
+        given = _read(projected, t), _read(reset[..., None], t)[..., 0]
+        for_derivative = _read(remembered, t), _read(recalled, t)
+        earlier, by_sums = _step_back(kernel, candidate_bias, total, given, for_derivative)
+        return earlier, _write(kept, t, by_sums)
+
+    time = reset.shape[-2]
+    later = jnp.zeros_like(wanted[..., 0, :, :])
+    kept = jnp.empty(recalled.shape, kernel.dtype), jnp.empty(remembered.shape, kernel.dtype)
+    first, by_sums = jax.lax.fori_loop(0, time, step, (later, kept), unroll=UNROLL)
+    return first, *by_sums
+
+
+def _read(x: Float[Array, "*runs time batch numbers"], t: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(x, t, axis=-3, keepdims=False)
+
+
+def _write(buffers: Buffers, t: Array, values: Buffers) -> Buffers:
+    """Each of the buffers [*runs, time, batch, numbers] with its value at time t, in place."""
+    return tuple(
+        jax.lax.dynamic_update_index_in_dim(buffer, value, t, axis=-3)
+        for buffer, value in zip(buffers, values, strict=True)
+    )
+
+
+def _step(
+    kernel: Array, candidate_bias: Array, state: Array, given: tuple[Array, Array]
+) -> tuple[Array, Buffers]:
+    """One step: the state after it; and h and U h as the product has them, for the derivative."""
+    projected, reset = given
+    state = jnp.where(reset[..., None], 0.0, state)
+    remembered = state.astype(kernel.dtype)
+    recalled = jnp.matmul(remembered, kernel)  # added up in float32, whatever it is rounded to
+    _, z, n, _ = _gates(projected, recalled, candidate_bias)
+    return (1.0 - z) * n + z * state, (remembered, recalled)
+
+
+def _step_back(
+    kernel: Array, candidate_bias: Array, total: Array, given: Buffers, for_derivative: Buffers
+) -> tuple[Array, Buffers]:
+    """From dL/dh after a step, `total`: dL/dh before it; and those by U h and by W x of n.
+
+    Those by W x of r and z are the same as by U h. The gates are computed once more: to write them
+    and to read them again would take longer.
+    """
+    (projected, reset), (remembered, recalled) = given, for_derivative
+    r, z, n, inner = _gates(projected, recalled, candidate_bias)
+    by_n = total * (1.0 - z) * (1.0 - n * n)
+    by_z = total * (remembered - n) * z * (1.0 - z)
+    by_r = by_n * inner * r * (1.0 - r)
+    by_recalled = jnp.concatenate([by_r, by_z, by_n * r], axis=-1).astype(kernel.dtype)
+    earlier = total * z + product(by_recalled, jnp.swapaxes(kernel, -1, -2), kernel.dtype)
+    earlier = jnp.where(reset[..., None], 0.0, earlier)
+    return earlier, (by_recalled, by_n.astype(kernel.dtype))
+
+
+def _gates(projected: Array, recalled: Array, candidate_bias: Array) -> tuple[Array, ...]:
+    """r, z, n and U h + b of the candidate, from W x and U h of all three, in float32."""
+    input_r, input_z, input_n = jnp.split(projected.astype(jnp.float32), 3, axis=-1)
+    state_r, state_z, state_n = jnp.split(recalled.astype(jnp.float32), 3, axis=-1)
+    r = nn.sigmoid(input_r + state_r)
+    z = nn.sigmoid(input_z + state_z)
+    inner = state_n + candidate_bias[..., None, :]
+    return r, z, nn.tanh(input_n + r * inner), inner
 
 
 run.defvjp(_run_forward, _run_backward)
