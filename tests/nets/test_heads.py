@@ -1,11 +1,12 @@
 """Layers on wide inputs are aligned for tensor cores, and nobody can tell from the numbers."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.nets.heads import dense
+from maskless.nets.heads import dense, rectified
 
 from nets.parameters import random_parameters
 
@@ -46,3 +47,29 @@ def width_of_the_product(layer, params, x):
 def test_rows_of_bfloat16_have_multiples_of_64(width, computed):
     layer, x = dense(5, dtype=jnp.bfloat16), jnp.ones((1, 1, width))
     assert width_of_the_product(layer, random_parameters(layer, x), x) == computed
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("width", [40, 427])
+def test_rectified_is_a_layer_and_a_relu(dtype, width):
+    """Values, and the gradients by everything; zeros and odd widths, too."""
+    random = np.random.default_rng(0)
+    x, wanted = random.normal(size=(2, 3, width)), random.normal(size=(2, 3, 5))
+    x[0] = 0.0  # there, with a bias of zero, the ReLU stands at its corner
+    kernel, bias = random.normal(size=(width, 5)), np.float64([-0.5, 0.0, 0.0, 0.5, 1.0])
+
+    def both(of):
+        def total(x, kernel, bias):
+            said = of(x.astype(dtype), kernel, bias)
+            return jnp.sum(said * wanted.astype(dtype), dtype=jnp.float32), said
+
+        differentiate = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))
+        (_, said), gradients = differentiate(*map(jnp.float32, (x, kernel, bias)))
+        assert said.dtype == dtype
+        assert all(gradient.dtype == jnp.float32 for gradient in gradients)
+        return said, *gradients
+
+    rounding = {"rtol": 1e-5, "atol": 1e-5} if dtype == jnp.float32 else {"rtol": 0.03, "atol": 0.1}
+    plain = both(lambda x, kernel, bias: nn.relu(x @ kernel.astype(dtype) + bias.astype(dtype)))
+    for ours, theirs in zip(both(rectified), plain, strict=True):
+        np.testing.assert_allclose(*map(jnp.float32, (ours, theirs)), **rounding)

@@ -12,7 +12,7 @@ from maskless.envs.corridor.glyphs import Glyph
 from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.heads import Weights, dense
+from maskless.nets.heads import Weights, dense, rectified
 
 ENCODERS = ("flat", "glyphs")
 GLYPH_IDS = 50
@@ -116,22 +116,24 @@ class GlyphMap(nn.Module):
     def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
         # One axis for all samples: time * batch of them make one large product per layer.
         x = glyphs.reshape(-1, CROP, CROP, 1)
-        x = nn.relu(self._embed_and_convolve(_windows(x)))
-        x = nn.relu(self._convolve(x.reshape(-1, 4 * 4 * 64)))
-        x = x.reshape(*glyphs.shape[:2], -1)
-        return nn.relu(dense(128, name="Dense_2", dtype=self.dtype)(x))
+        x = self._embed_and_convolve(_windows(x))
+        x = self._convolve(x.reshape(-1, 4 * 4 * 64))
+        kernel, bias = Weights(x.shape[-1], 128, name="Dense_2")()
+        return rectified(x, kernel, bias).reshape(*glyphs.shape[:2], -1)
 
     def _embed_and_convolve(
         self, ids: Integer[Array, "samples 4 4 9"]
     ) -> Float[Array, "samples 4 4 64"]:
-        dtype = self.dtype or jnp.float32
         table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table[:GLYPHS_IN_USE]
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
-        return sum_of_rows(tables_of_places(table, kernel), ids, dtype) + bias.astype(dtype)
+        tables = tables_of_places(table, kernel)
+        return rectified(*one_hots_and_rows(tables, ids, self.dtype or jnp.float32), bias)
 
     def _convolve(self, x: Float[Array, "samples 1024"]) -> Float[Array, "samples 512"]:
         kernel, bias = Weights(9 * 64, 128, name="Dense_1")()
-        return x @ kernel_of_the_map(kernel).astype(x.dtype) + jnp.tile(bias, 4).astype(x.dtype)
+        # Not `rectified`: only a bias that is a parameter itself becomes part of a product.
+        matrix = kernel_of_the_map(kernel.astype(x.dtype))
+        return nn.relu(x @ matrix + jnp.tile(bias, 4).astype(x.dtype))
 
 
 def tables_of_places(
@@ -164,7 +166,8 @@ def kernel_of_the_map(
         for row in (2, 0)
         for column in (2, 0)
     ]
-    return jnp.concatenate(parts, axis=-1)
+    # Written once: XLA would put it together anew in every tile of the product.
+    return jax.lax.optimization_barrier(jnp.concatenate(parts, axis=-1))
 
 
 def _windows(
@@ -207,11 +210,19 @@ def sum_of_rows(
     A product instead of a lookup: the gradient of a lookup adds millions of rows into very few,
     one after the other, and on a GPU in an order that changes from run to run.
     """
+    chosen, rows = one_hots_and_rows(tables, ids, dtype)
+    return chosen @ rows
+
+
+def one_hots_and_rows(
+    tables: Float[Array, "places ids width"], ids: Integer[Array, "... places"], dtype: Any
+) -> tuple[Float[Array, "... rows"], Float[Array, "rows width"]]:
+    """The two sides of that product."""
     rows, width = tables.shape[1:]
     missing = -rows % 8  # tensor cores read eight bfloat16 at once
     tables = jnp.pad(tables.astype(dtype), ((0, 0), (0, missing), (0, 0)))
     chosen = jax.nn.one_hot(ids, rows + missing, dtype=dtype)
-    return chosen.reshape(*ids.shape[:-1], -1) @ tables.reshape(-1, width)
+    return chosen.reshape(*ids.shape[:-1], -1), tables.reshape(-1, width)
 
 
 class BlstatsEncoder(nn.Module):
@@ -222,4 +233,5 @@ class BlstatsEncoder(nn.Module):
     @nn.compact
     def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
         scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
-        return jnp.concatenate([nn.relu(dense(128, dtype=self.dtype)(scaled)), scaled], axis=-1)
+        kernel, bias = Weights(scaled.shape[-1], 128, name="Dense_0")()
+        return jnp.concatenate([rectified(scaled, kernel, bias), scaled], axis=-1)
