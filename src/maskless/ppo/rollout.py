@@ -1,6 +1,7 @@
 """Acting: one rollout of every environment under the mask that the condition applies."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from maskless.conditions import Condition
 from maskless.envs.base import Environment, Observation
 from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
 from maskless.nets import Heads, Network
+from maskless.ppo.beforehand import beforehand
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +102,12 @@ def collect(
 ) -> tuple[Actor, Rollout]:
     """Acts for `steps` steps. `truncation_discount`: when given, the discounted value of what
     follows is added to the last reward of an episode that ran out of time."""
+    now = actor.carry, actor.now.observation, actor.reset
+    see = beforehand(partial(look, net), params, *now)
 
     def step(actor: Actor, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
         act_key, world_key = jax.random.split(key)
-        carry, heads = look(net, params, actor.carry, actor.now.observation, actor.reset)
+        carry, heads = see(actor.carry, actor.now.observation, actor.reset)
         applied = applied_mask(condition, actor.now.mask, heads.validity)
         log_probs = masking.masked_log_softmax(heads.logits, applied)
         action = masking.sample(act_key, log_probs)
@@ -111,7 +115,7 @@ def collect(
         reward = out.reward
         if truncation_discount is not None:
             no_reset = jnp.zeros_like(out.done)
-            _, after = look(net, params, carry, out.final_observation, no_reset)
+            _, after = see(carry, out.final_observation, no_reset)
             reward = reward + truncation_discount * out.truncated * after.value
         done_step = Rollout(
             observation=actor.now.observation,
