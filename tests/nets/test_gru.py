@@ -1,9 +1,13 @@
 """The GRU against the textbook, in float64."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from maskless.nets import gru, gru_kernel
 from maskless.nets.gru import GRULayer, run
 
 from nets.parameters import random_parameters
@@ -56,6 +60,13 @@ def test_recurrent_weights_start_orthogonal():
         np.testing.assert_allclose(gate @ gate.T, np.eye(WIDTH), atol=1e-5)
 
 
+@pytest.fixture
+def short_program(monkeypatch):
+    """Compiles in a fraction of the time."""
+    monkeypatch.setattr(gru, "UNROLL", 1)
+    monkeypatch.setattr(gru_kernel, "UNROLL", 1)
+
+
 def loss_and_slopes(kernel, bias, state, projected, reset):
     def loss(*args):
         return jnp.sum(jnp.sin(run(*args, reset)))
@@ -70,6 +81,7 @@ def two_runs():
     return *runs, jnp.asarray(random.random((TIME, BATCH)) < 0.3)
 
 
+@pytest.mark.usefixtures("short_program")
 def test_runs_side_by_side_equal_each_alone():
     *runs, reset = two_runs()
     together = jax.jit(jax.vmap(loss_and_slopes, (0, 0, 0, 0, None)))(*runs, reset)
@@ -78,6 +90,7 @@ def test_runs_side_by_side_equal_each_alone():
         np.testing.assert_allclose(both, np.stack([first, second]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("short_program")
 def test_runs_side_by_side_move_nothing():
     """Every slice in time is one slice of all runs."""
     *runs, reset = two_runs()
@@ -86,3 +99,33 @@ def test_runs_side_by_side_move_nothing():
     assert not any(name in program for name in ("gather", "scatter"))
     assert f"2,{TIME},{BATCH},{3 * WIDTH}]" in program
     assert f"{TIME},2,{BATCH}" not in program
+
+
+@pytest.mark.usefixtures("short_program")
+def test_the_gpus_kernels_equal_the_loops():
+    random = np.random.default_rng(2)
+    time, batch, width = 5, 16, 32
+    shapes = (width, 3 * width), (width,), (batch, width), (time, batch, 3 * width)
+    kernel, bias, state, projected = (
+        jnp.float32(random.normal(size=(2, *shape)) / 4) for shape in shapes
+    )
+    kernel, projected = kernel.astype(jnp.bfloat16), projected.astype(jnp.bfloat16)
+    reset = jnp.asarray(random.random((2, time, batch)) < 0.3)
+    wanted = jnp.float32(random.normal(size=(2, time, batch, width)))
+    options = {"sizes": gru_kernel.Sizes(rows=16, columns=16, chunk=16), "interpret": True}
+
+    def both(forward, backward):
+        states, *kept = forward(kernel, bias, state, projected, reset)
+        return states, *kept, *backward(kernel, bias, projected, reset, *kept, wanted)
+
+    loops = jax.jit(lambda: both(gru._forward_loop, gru._backward_loop))()
+    kernels = jax.jit(
+        lambda: both(
+            partial(gru_kernel.forward_loop, **options),
+            partial(gru_kernel.backward_loop, **options),
+        )
+    )()
+    for expected, ours in zip(loops, kernels, strict=True):
+        assert expected.dtype == ours.dtype
+        scale = np.abs(np.float32(expected)).max()
+        np.testing.assert_allclose(np.float32(ours), np.float32(expected), atol=0.02 * scale)

@@ -1,7 +1,8 @@
 """A network with a gated recurrent unit."""
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ from maskless.nets.orthogonal import orthogonal
 
 UNROLL = 8
 """Steps per iteration of the compiled loop: a GPU starts each iteration anew."""
+USE_KERNEL = os.environ.get("MASKLESS_GRU_KERNEL") == "1"
+"""Whether GPUs use `gru_kernel`'s loops."""
 
 Buffers = tuple[Array, ...]
 
@@ -149,6 +152,10 @@ def _forward_loop(
     reset: Bool[Array, "*runs time batch"],
 ) -> tuple[Array, ...]:
     """The states of all steps; and h before each and U h, for the derivative."""
+    if kernel_fits(kernel, state):
+        from maskless.nets.gru_kernel import forward_loop
+
+        return forward_loop(kernel, candidate_bias, state, projected, reset)
 
     def step(t: Array, now: tuple[Array, Buffers]) -> tuple[Array, Buffers]:
         state, kept = now
@@ -176,6 +183,10 @@ def _backward_loop(
     wanted: Float[Array, "*runs time batch width"],
 ) -> tuple[Array, ...]:
     """The derivative by the state before all steps; those of each step by U h and W x of n."""
+    if kernel_fits(kernel, wanted):
+        from maskless.nets.gru_kernel import backward_loop
+
+        return backward_loop(kernel, candidate_bias, projected, reset, remembered, recalled, wanted)
 
     def step(i: Array, now: tuple[Array, Buffers]) -> tuple[Array, Buffers]:
         later, kept = now
@@ -191,6 +202,19 @@ def _backward_loop(
     kept = jnp.empty(recalled.shape, kernel.dtype), jnp.empty(remembered.shape, kernel.dtype)
     first, by_sums = jax.lax.fori_loop(0, time, step, (later, kept), unroll=UNROLL)
     return first, *by_sums
+
+
+def kernel_fits(kernel: Array, states: Float[Array, "*axes batch width"]) -> bool:
+    """Whether to compute the loops with `gru_kernel`: on one GPU, or each of many for itself."""
+    if not USE_KERNEL or jax.default_backend() != "gpu" or kernel.dtype != jnp.bfloat16:
+        return False
+    mesh = jax.sharding.get_abstract_mesh()
+    if not (mesh.empty or mesh.size == 1 or mesh.are_all_axes_manual):
+        return False  # XLA cannot divide a kernel that it has not written
+    from maskless.nets.gru_kernel import fits  # deprecated parts of JAX: only where it is wanted
+
+    batch, width = states.shape[-2:]
+    return fits(batch, width)
 
 
 def _read(x: Float[Array, "*runs time batch numbers"], t: Array) -> Array:
@@ -213,7 +237,7 @@ def _step(
     state = jnp.where(reset[..., None], 0.0, state)
     remembered = state.astype(kernel.dtype)
     recalled = jnp.matmul(remembered, kernel)  # added up in float32, whatever it is rounded to
-    _, z, n, _ = _gates(projected, recalled, candidate_bias)
+    _, z, n, _ = gates(_parts(projected), _parts(recalled), candidate_bias[..., None, :])
     return (1.0 - z) * n + z * state, (remembered, recalled)
 
 
@@ -226,24 +250,33 @@ def _step_back(
     and to read them again would take longer.
     """
     (projected, reset), (remembered, recalled) = given, for_derivative
-    r, z, n, inner = _gates(projected, recalled, candidate_bias)
-    by_n = total * (1.0 - z) * (1.0 - n * n)
-    by_z = total * (remembered - n) * z * (1.0 - z)
-    by_r = by_n * inner * r * (1.0 - r)
-    by_recalled = jnp.concatenate([by_r, by_z, by_n * r], axis=-1).astype(kernel.dtype)
+    r, z, n, inner = gates(_parts(projected), _parts(recalled), candidate_bias[..., None, :])
+    *by_sums, by_n = slopes(total, remembered, r, z, n, inner)
+    by_recalled = jnp.concatenate(by_sums, axis=-1).astype(kernel.dtype)
     earlier = total * z + product(by_recalled, jnp.swapaxes(kernel, -1, -2), kernel.dtype)
     earlier = jnp.where(reset[..., None], 0.0, earlier)
     return earlier, (by_recalled, by_n.astype(kernel.dtype))
 
 
-def _gates(projected: Array, recalled: Array, candidate_bias: Array) -> tuple[Array, ...]:
+def _parts(of_all_gates: Array) -> list[Array]:
+    return jnp.split(of_all_gates, 3, axis=-1)
+
+
+def gates(inputs: Sequence[Array], recalled: Sequence[Array], bias: Array) -> Buffers:
     """r, z, n and U h + b of the candidate, from W x and U h of all three, in float32."""
-    input_r, input_z, input_n = jnp.split(projected.astype(jnp.float32), 3, axis=-1)
-    state_r, state_z, state_n = jnp.split(recalled.astype(jnp.float32), 3, axis=-1)
+    input_r, input_z, input_n = (x.astype(jnp.float32) for x in inputs)
+    state_r, state_z, state_n = (x.astype(jnp.float32) for x in recalled)
     r = nn.sigmoid(input_r + state_r)
     z = nn.sigmoid(input_z + state_z)
-    inner = state_n + candidate_bias[..., None, :]
+    inner = state_n + bias
     return r, z, nn.tanh(input_n + r * inner), inner
+
+
+def slopes(total: Array, before: Array, r: Array, z: Array, n: Array, inner: Array) -> Buffers:
+    """From dL/dh after a step: the derivatives by U h of r, z and n, and by W x of n."""
+    by_n = total * (1.0 - z) * (1.0 - n * n)
+    by_z = total * (before.astype(jnp.float32) - n) * z * (1.0 - z)
+    return by_n * inner * r * (1.0 - r), by_z, by_n * r, by_n
 
 
 run.defvjp(_run_forward, _run_backward)
