@@ -12,6 +12,7 @@ from maskless.envs.corridor.glyphs import Glyph
 from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets import kernels
 from maskless.nets.heads import Weights, dense, rectified
 
 ENCODERS = ("flat", "glyphs")
@@ -115,19 +116,24 @@ class GlyphMap(nn.Module):
     @nn.compact
     def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
         # One axis for all samples: time * batch of them make one large product per layer.
-        x = glyphs.reshape(-1, CROP, CROP, 1)
-        x = self._embed_and_convolve(_windows(x))
+        x = self._embed_and_convolve(glyphs.reshape(-1, CROP, CROP))
         x = self._convolve(x.reshape(-1, 4 * 4 * 64))
         kernel, bias = Weights(x.shape[-1], 128, name="Dense_2")()
         return rectified(x, kernel, bias).reshape(*glyphs.shape[:2], -1)
 
     def _embed_and_convolve(
-        self, ids: Integer[Array, "samples 4 4 9"]
+        self, ids: Integer[Array, "samples 9 9"]
     ) -> Float[Array, "samples 4 4 64"]:
+        dtype = self.dtype or jnp.float32
         table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table[:GLYPHS_IN_USE]
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
-        tables = tables_of_places(table, kernel)
-        return rectified(*one_hots_and_rows(tables, ids, self.dtype or jnp.float32), bias)
+        tables = tables_of_places(table, kernel).astype(dtype)
+        if kernels.wanted("MASKLESS_GLYPH_KERNEL", dtype):
+            from maskless.nets.glyph_kernel import fits, rectified_rows
+
+            if fits(places := jnp.stack(_taps(ids)).reshape(9, -1)):
+                return rectified_rows(tables, places, bias)
+        return rectified(*one_hots_and_rows(tables, _windows(ids[..., None]), dtype), bias)
 
     def _convolve(self, x: Float[Array, "samples 1024"]) -> Float[Array, "samples 512"]:
         kernel, bias = Weights(9 * 64, 128, name="Dense_1")()
@@ -179,13 +185,17 @@ def _windows(
     by side with vmap, where convolutions with kernels of their own become grouped ones, and
     products only batched.
     """
+    return jnp.concatenate(_taps(x), axis=-1)
+
+
+def _taps(x: Shaped[Array, "samples rows columns ..."]) -> list[Array]:
+    """What each of the nine places of such a window sees."""
     size = x.shape[1] - 2  # of the rows and columns where a window may begin
-    taps = [
+    return [
         x[:, row : row + size : 2, column : column + size : 2]
         for row in range(3)
         for column in range(3)
     ]
-    return jnp.concatenate(taps, axis=-1)
 
 
 class Embedding(nn.Module):

@@ -1,0 +1,20 @@
+"""Whether GPU kernels of our own can run where a program is being traced."""
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def wanted(switch: str, dtype: Any) -> bool:
+    """On one GPU (or on each of many for itself), in bfloat16, where the environment says so.
+
+    They are written with a part of JAX that is deprecated and differs from version to version, so
+    nothing uses them unasked.
+    """
+    if os.environ.get(switch) != "1" or jax.default_backend() != "gpu" or dtype != jnp.bfloat16:
+        return False
+    mesh = jax.sharding.get_abstract_mesh()
+    # XLA cannot divide a kernel that it has not written.
+    return bool(mesh.empty or mesh.size == 1 or mesh.are_all_axes_manual)
