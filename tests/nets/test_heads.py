@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.nets.heads import dense, rectified
+from maskless.nets.heads import dense, linear, rectified
 
 from nets.parameters import random_parameters
 
@@ -51,7 +51,8 @@ def test_rows_of_bfloat16_have_multiples_of_64(width, computed):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("width", [40, 427])
-def test_rectified_is_a_layer_and_a_relu(dtype, width):
+@pytest.mark.parametrize(("ours", "activation"), [(rectified, nn.relu), (linear, lambda x: x)])
+def test_layers_that_are_one_product(ours, activation, dtype, width):
     """Values, and the gradients by everything; zeros and odd widths, too."""
     random = np.random.default_rng(0)
     x, wanted = random.normal(size=(2, 3, width)), random.normal(size=(2, 3, 5))
@@ -70,6 +71,6 @@ def test_rectified_is_a_layer_and_a_relu(dtype, width):
         return said, *gradients
 
     rounding = {"rtol": 1e-5, "atol": 1e-5} if dtype == jnp.float32 else {"rtol": 0.03, "atol": 0.1}
-    plain = both(lambda x, kernel, bias: nn.relu(x @ kernel.astype(dtype) + bias.astype(dtype)))
-    for ours, theirs in zip(both(rectified), plain, strict=True):
-        np.testing.assert_allclose(*map(jnp.float32, (ours, theirs)), **rounding)
+    plain = both(lambda x, kernel, bias: activation(x @ kernel.astype(dtype) + bias.astype(dtype)))
+    for mine, theirs in zip(both(ours), plain, strict=True):
+        np.testing.assert_allclose(*map(jnp.float32, (mine, theirs)), **rounding)

@@ -13,7 +13,8 @@ from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import kernels
-from maskless.nets.heads import Weights, dense, rectified
+from maskless.nets.heads import Weights, linear, rectified
+from maskless.nets.orthogonal import orthogonal
 
 ENCODERS = ("flat", "glyphs")
 GLYPH_IDS = 50
@@ -84,8 +85,9 @@ class GlyphNet(nn.Module):
                 jnp.asarray(obs.previous_action)
             ),
         )
-        project = dense(self.width, gain=1.0, name="project", dtype=dtype)
-        return project(jnp.concatenate(parts, axis=-1))
+        x = jnp.concatenate(parts, axis=-1)
+        kernel, bias = Weights(x.shape[-1], self.width, orthogonal(1.0), name="project")()
+        return linear(x, kernel, bias)
 
 
 def check_glyphs(obs: PyTree) -> None:

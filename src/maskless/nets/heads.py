@@ -1,6 +1,7 @@
 """What every network says about a state, and the layers that say it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -60,10 +61,11 @@ class Weights(nn.Module):
 
     inputs: int
     features: int
+    kernel_init: Callable[..., Array] = orthogonal(RELU_GAIN)
 
     @nn.compact
     def __call__(self) -> tuple[Float[Array, "inputs features"], Float[Array, " features"]]:
-        kernel = self.param("kernel", orthogonal(RELU_GAIN), (self.inputs, self.features))
+        kernel = self.param("kernel", self.kernel_init, (self.inputs, self.features))
         return kernel, self.param("bias", nn.initializers.zeros, (self.features,))
 
 
@@ -99,39 +101,53 @@ def product(x: Array, weights: Array, dtype: Any = None) -> Array:
     return jnp.matmul(x.astype(dtype), weights.astype(dtype), preferred_element_type=jnp.float32)
 
 
+def linear(
+    x: Float[Array, "... inputs"],
+    kernel: Float[Array, "inputs features"],
+    bias: Float[Array, " features"],
+) -> Float[Array, "... features"]:
+    """x @ kernel + bias, computed in x's dtype: what a `dense` layer says.
+
+    Made for bfloat16 on a GPU, where a bias that is added after rounding costs a pass over all
+    numbers. Here the product ends with bias and rounding. (XLA sees this only if `bias` is a
+    parameter as it is, float32, and not made of one.)
+    """
+    return _layer(*aligned(x, kernel.astype(x.dtype)), bias, False)
+
+
 def rectified(
     x: Float[Array, "... inputs"],
     kernel: Float[Array, "inputs features"],
     bias: Float[Array, " features"],
 ) -> Float[Array, "... features"]:
-    """relu(x @ kernel + bias), computed in x's dtype: what a `dense` layer and a ReLU say.
+    """The ReLU of `linear`, as part of the same product.
 
-    Made for bfloat16 on a GPU, where a bias that is added after rounding, and a derivative that
-    asks for the numbers before the ReLU, cost a pass over all numbers each. Here the product ends
-    with bias, ReLU and rounding, and the derivative asks for the outcome. (XLA sees this only if
-    `bias` is a parameter as it is, float32, and not made of one.)
+    The derivative asks for the outcome, not for the numbers before the ReLU: those are never
+    written.
     """
-    return _rectified(*aligned(x, kernel.astype(x.dtype)), bias)
+    return _layer(*aligned(x, kernel.astype(x.dtype)), bias, True)
 
 
-@jax.custom_vjp
-def _rectified(x: Array, kernel: Array, bias: Array) -> Array:
-    return nn.relu(product(x, kernel, x.dtype) + bias).astype(x.dtype)
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _layer(x: Array, kernel: Array, bias: Array, relu: bool) -> Array:
+    said = product(x, kernel, x.dtype) + bias
+    return (nn.relu(said) if relu else said).astype(x.dtype)
 
 
-def _rectified_forward(x: Array, kernel: Array, bias: Array) -> tuple[Array, Any]:
-    outcome = _rectified(x, kernel, bias)
-    return outcome, (x, kernel, outcome)
+def _layer_forward(x: Array, kernel: Array, bias: Array, relu: bool) -> tuple[Array, Any]:
+    outcome = _layer(x, kernel, bias, relu)
+    return outcome, (x, kernel, outcome if relu else None)
 
 
-def _rectified_backward(residuals: Any, wanted: Array) -> tuple[Array, Array, Array]:
+def _layer_backward(relu: bool, residuals: Any, wanted: Array) -> tuple[Array, Array, Array]:
     x, kernel, outcome = residuals
-    wanted = jnp.where(outcome > 0.0, wanted, 0.0)
+    if relu:
+        wanted = jnp.where(outcome > 0.0, wanted, 0.0)
     by_x, by_kernel = jax.vjp(jnp.matmul, x, kernel)[1](wanted)
     return by_x, by_kernel, wanted.sum(range(x.ndim - 1), dtype=jnp.float32)
 
 
-_rectified.defvjp(_rectified_forward, _rectified_backward)
+_layer.defvjp(_layer_forward, _layer_backward)
 
 
 class Trunk(nn.Module):
