@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Heads, Outputs, Trunk, dense, product
+from maskless.nets.heads import Heads, Outputs, Trunk, Weights, linear, product, rectified
 from maskless.nets.orthogonal import orthogonal
 
 UNROLL = 8
@@ -46,8 +46,10 @@ class GRU(Network):
         """The heads of each state, given what came before it in its episode."""
         check_sequence(obs, reset)
         encoded = Encoder(self.encoder, self.num_actions, name="encoder", dtype=self.dtype)(obs)
-        embedded = nn.relu(dense(self.width, name="embed", dtype=self.dtype)(encoded))
+        kernel, bias = Weights(encoded.shape[-1], self.width, name="embed")()
+        embedded = rectified(encoded, kernel, bias)
         carry, features = GRULayer(self.width, name="gru", dtype=self.dtype)(carry, embedded, reset)
+        features = features.astype(encoded.dtype)  # the heads' derivatives come in it, too
         trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=self.dtype)
         actor, critic = trunk(name="actor")(features), trunk(name="critic")(features)
         return carry, Outputs(self.num_actions, name="heads")(features, actor, critic)
@@ -69,12 +71,8 @@ class GRULayer(nn.Module):
         """The last state and all states."""
         # The inputs of all steps are known beforehand: one large product serves them, and only
         # the product that needs the state before it waits inside the loop.
-        projected = nn.Dense(
-            3 * self.width,
-            kernel_init=nn.initializers.lecun_normal(),
-            name="input",
-            dtype=self.dtype,
-        )(inputs)
+        init = nn.initializers.lecun_normal()
+        projected = linear(inputs, *Weights(inputs.shape[-1], 3 * self.width, init, name="input")())
         kernel = self.param("recurrent", _three_orthogonal, self.width)
         candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,))
         kernel = kernel.astype(self.dtype or jnp.float32)
