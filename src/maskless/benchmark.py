@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from maskless.config import Config, check, preset
 from maskless.envs import make
 from maskless.errors import UnknownNameError
+from maskless.nets import kernels
 from maskless.ppo.program import Program
 from maskless.profiling import profile
 
@@ -141,6 +142,7 @@ def _measure(
             "memory_bytes": memory.temp_size_in_bytes + memory.argument_size_in_bytes,
             "host_callbacks": compiled.as_text().count("callback"),
             "precision": config.precision,
+            "kernels": kernels.wanted(program.learner.net.dtype),
             "diagnostics": config.diagnostics,
             "finite": bool(jnp.all(jnp.isfinite(metrics["policy_loss"]))),
         }

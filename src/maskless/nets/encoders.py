@@ -130,7 +130,7 @@ class GlyphMap(nn.Module):
         table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table[:GLYPHS_IN_USE]
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
         tables = tables_of_places(table, kernel).astype(dtype)
-        if kernels.wanted("MASKLESS_GLYPH_KERNEL", dtype):
+        if kernels.wanted(dtype):
             from maskless.nets.glyph_kernel import fits, rectified_rows
 
             if fits(places := jnp.stack(_taps(ids)).reshape(9, -1)):

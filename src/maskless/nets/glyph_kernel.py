@@ -4,7 +4,7 @@ XLA writes the one-hots of all windows to memory (3.5 kB per observation), reads
 product, and again for its derivative. Here each program makes those of its windows itself, and
 memory sees the ids, the outcome and the tables only.
 
-Tried with `MASKLESS_GLYPH_KERNEL=1` only; `maskless.nets.encoders` says when it is used.
+`maskless.nets.kernels` says when it is used.
 """
 
 from functools import partial

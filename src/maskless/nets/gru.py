@@ -1,7 +1,6 @@
 """A network with a gated recurrent unit."""
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from maskless.nets import kernels
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads, Outputs, Trunk, Weights, linear, product, rectified
@@ -19,8 +19,6 @@ from maskless.nets.orthogonal import orthogonal
 
 UNROLL = 8
 """Steps per iteration of the compiled loop: a GPU starts each iteration anew."""
-USE_KERNEL = os.environ.get("MASKLESS_GRU_KERNEL") == "1"
-"""Whether GPUs use `gru_kernel`'s loops."""
 
 Buffers = tuple[Array, ...]
 
@@ -203,12 +201,9 @@ def _backward_loop(
 
 
 def kernel_fits(kernel: Array, states: Float[Array, "*axes batch width"]) -> bool:
-    """Whether to compute the loops with `gru_kernel`: on one GPU, or each of many for itself."""
-    if not USE_KERNEL or jax.default_backend() != "gpu" or kernel.dtype != jnp.bfloat16:
+    """Whether to compute the loops with `gru_kernel`."""
+    if not kernels.wanted(kernel.dtype):
         return False
-    mesh = jax.sharding.get_abstract_mesh()
-    if not (mesh.empty or mesh.size == 1 or mesh.are_all_axes_manual):
-        return False  # XLA cannot divide a kernel that it has not written
     from maskless.nets.gru_kernel import fits  # deprecated parts of JAX: only where it is wanted
 
     batch, width = states.shape[-2:]
