@@ -82,7 +82,7 @@ def speed() -> str:
 def training_speed() -> str:
     """Frames per second of whole trainings on one H200, the newest measurement of each case."""
     newest: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for path in ("train-gpu.json", "train-gpu-aligned.json"):
+    for path in ("train-gpu.json", "train-gpu-aligned.json", "train-gpu-corridor.json"):
         run = read(f"bench/{path}")
         for row in run["results"]:
             newest[row["env"], row["net"], row["runs"]] = row | {"commit": run["commit"]}
@@ -101,6 +101,33 @@ def training_speed() -> str:
         for row in newest.values()
     ]
     return Table("", (*header, "commit"), tuple(rows)).markdown()
+
+
+def corridor_progress() -> str:
+    """What became of an update of 16 corridor runs."""
+    header = (
+        "commit",
+        "our kernels",
+        "ms per update",
+        "frames/s",
+        "learning",
+        "acting",
+        "products",
+    )
+    rows = [
+        (
+            run["commit"],
+            ", ".join(run["kernels"]) or "none",
+            f"{run['milliseconds_per_update']:.0f}",
+            f"{run['frames_per_second']:,}",
+            *(
+                f"{run['parts'][part]['milliseconds']:.0f}"
+                for part in ("learning", "network", "matrix products (library)")
+            ),
+        )
+        for run in read("bench/corridor-progress.json")
+    ]
+    return Table("", header, tuple(rows)).markdown()
 
 
 def precision() -> str:
@@ -139,43 +166,113 @@ def corridor_lambda() -> str:
     return Table("", header, tuple(rows)).markdown()
 
 
-def deployment_rows() -> list[dict[str, Any]]:
-    """Evaluations on Craftax-Classic with the MLP, of all studies that have some."""
-    names = [name for name in ("classic-mlp", "classic-loop") if name in STUDIES]
-    if names:
-        return [row for name in names for row in STUDIES[name]["evaluations"]]
-    earlier = read("learner-classic.json")["evaluations"]
-    return [row | {"mean_return": row["return"]} for row in earlier]
+DEPLOYED = {
+    "craftax-classic, MLP": ("classic-mlp", "classic-loop"),
+    "corridor-r5, GRU with RND": ("corridor-gru", "corridor-loop"),
+    "craftax, MLP": ("full-mlp",),
+}
 
 
 def deployed() -> str:
-    """Returns with and without masks: means over whole episodes in 1024 environments."""
-    lines = [
-        "| condition | frames | oracle masks | predicted masks | no masks | kept when predicted |",
-        "|---|---|---|---|---|---|",
-    ]
-    every = deployment_rows()
-    for frames in sorted({row["frames"] for row in every}):
-        at = [row for row in every if row["frames"] == frames]
-        for name in dict.fromkeys(row["condition"] for row in at):
-            rows = [row for row in at if row["condition"] == name]
-            oracle, predicted, none = (
-                [row["mean_return"] for row in rows if row["masks"] == masks]
-                for masks in ("oracle", "predicted", "none")
+    """Returns with and without masks at the last budget: whole episodes in 1024 environments."""
+    header = ("condition", "oracle masks", "predicted masks", "no masks", "kept when predicted")
+    rows: list[tuple[str, ...]] = []
+    for game, names in DEPLOYED.items():
+        found = [STUDIES[name] for name in names if name in STUDIES]
+        if not found:
+            continue
+        frames = results.millions(results.budgets(found[0])[-1])
+        rows.append((f"**{game}**, {frames} frames", "", "", "", ""))
+        for result in found:
+            for name in results.conditions(result):
+                if name.count("=") and name != "masked-loop:predicted_share=0.5":
+                    continue  # findings.md has all of them
+                cells = {m: results.returns(result, name, m) for m in ("oracle", "none")}
+                learned = results.has_classifier(result, name)
+                predicted = results.returns(result, name, "predicted") if learned else None
+                kept = results.kept(result, name) if learned else None
+                rows.append(
+                    (
+                        f"`{name}`",
+                        _seeds(cells["oracle"]),
+                        _seeds(predicted),
+                        _seeds(cells["none"]),
+                        "–" if kept is None else f"{100 * kept.mean:.0f} %",
+                    )
+                )
+    return Table("", header, tuple(rows)).markdown()
+
+
+def _seeds(cell: results.Cell | None) -> str:
+    """Every seed's mean: two digits for a game whose best return is 1."""
+    if cell is None:
+        return "–"
+    return _each(list(cell.values), digits=2 if abs(max(cell.values)) < 1.5 else 1)
+
+
+def corridor_success() -> str:
+    """What predicted masks cost in the corridor: fewer successes, or penalties on the way."""
+    header = ("condition", "solved: oracle", "predicted", "return: oracle", "predicted")
+    rows = []
+    for study in ("corridor-gru", "corridor-loop"):
+        result = STUDIES[study]
+        for name in results.conditions(result):
+            if not results.has_classifier(result, name):
+                continue
+            solved = [
+                results.number(result, name, m, "success_rate") for m in ("oracle", "predicted")
+            ]
+            mean = [results.returns(result, name, m) for m in ("oracle", "predicted")]
+            tried = [
+                entry["invalid_share"] * entry["length"]
+                for entry in results.entries(result, name, "predicted")
+            ]
+            rows.append(
+                (
+                    f"`{name}`",
+                    *(
+                        ", ".join(f"{100 * x:.0f} %" for x in c.values) if c else "–"
+                        for c in solved
+                    ),
+                    *(_seeds(cell) for cell in mean),
+                    _each(tried),
+                )
             )
-            kept = 100 * sum(predicted) / sum(oracle)
-            classifier = rows[0]["classifier"]
-            lines.append(
-                f"| `{name}` | {frames / 1e6:.0f} M | {_each(oracle)} |"
-                f" {_each(predicted) if classifier else '–'} | {_each(none)} |"
-                f" {f'{kept:.0f} %' if classifier else '–'} |"
+    return Table("", (*header, "invalid actions in an episode"), tuple(rows)).markdown()
+
+
+def descend_lost() -> str:
+    """What the classifiers know of the action that matters most in the full game."""
+    result = STUDIES["full-mlp"]
+    header = ("condition", "frames", "π(descend) where valid", "without the mask", "recall")
+    rows = []
+    for name in ("masked-focal", "masked-kl"):
+        (log,) = results.logs(result, name)
+        action = log["actions"]["descend"]
+        for frames in results.budgets(result):
+            at = min(range(len(log["frames"])), key=lambda i: abs(log["frames"][i] - frames))
+            numbers = (action[k][at] for k in ("probability_valid", "raw_probability_valid"))
+            reached = (
+                results.achievement(result, name, masks, "enter_dungeon", frames)
+                for masks in ("oracle", "predicted")
             )
-    return "\n".join(lines)
+            rows.append(
+                (
+                    f"`{name}`",
+                    results.millions(frames),
+                    *(f"{x:.1g}".replace("e-0", "e-") for x in numbers),
+                    f"{100 * action['classifier_recall'][at]:.0f} %",
+                    *(f"{100 * cell.mean:.1f} %" for cell in reached if cell),
+                )
+            )
+    more = ("reach the dungeon: oracle masks", "predicted masks")
+    return Table("", (*header, *more), tuple(rows)).markdown()
 
 
 def _each(returns: list[float], digits: int = 1) -> str:
     """Every seed's mean."""
-    return ", ".join(f"{value:.{digits}f}" for value in returns).replace("-", "−")
+    rounded = [round(value, digits) + 0.0 for value in returns]  # no zero is negative
+    return ", ".join(f"{value:.{digits}f}" for value in rounded).replace("-", "−")
 
 
 def claims() -> str:
@@ -265,9 +362,12 @@ PLACES: dict[str, Callable[[], str]] = {
     "validity": validity,
     "speed": speed,
     "training-speed": training_speed,
+    "corridor-progress": corridor_progress,
     "precision": precision,
     "corridor-lambda": corridor_lambda,
     "deployment": deployed,
+    "corridor-success": corridor_success,
+    "descend-lost": descend_lost,
     "claims": claims,
     "order": order,
     "what-was-run": what_was_run,

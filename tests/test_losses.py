@@ -160,6 +160,18 @@ def test_the_weights_prefer_the_action_the_policy_would_take():
     np.testing.assert_allclose(weights.sum(), 1, rtol=1e-6)
 
 
+def test_the_weights_overlook_a_valid_action_that_only_the_mask_brings_up():
+    """The paper's weights, and what is wrong with them (docs/findings.md): in the full game
+    `descend` has a probability of 4e-10 without the mask and of 0.6 with it."""
+    logits = jnp.array([0.0, -21.6, -22.0, -30.0])  # an invalid action has it all without the mask
+    valid = jnp.array([False, True, True, False])
+    assert masking.masked_log_softmax(logits, valid)[1] > jnp.log(0.59)
+    forbids_it = jnp.where(jnp.array([False, False, True, False]), 6.0, -6.0)
+    weights = losses.kl_weights(forbids_it, valid, logits)
+    assert weights[1] < 1e-6
+    assert weights[0] > 0.999
+
+
 def test_the_weights_carry_no_gradient():
     def total(validity_logits, policy_logits):
         weights = losses.kl_weights(validity_logits, valid, policy_logits)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from maskless.experiments import judges, results
 from maskless.experiments.judges import Part
 from maskless.experiments.run import Result
+from maskless.experiments.studies import make_plan
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "not run yet"]
 
@@ -94,8 +95,16 @@ def _about(result: Result) -> dict[str, Any]:
 
 
 def _command(experiment: str, study: str, result: Result) -> str:
-    chosen = f" --studies {study}" if "config" in result else ""
-    return f"maskless reproduce {experiment} --scale {result['scale']}{chosen}"
+    """What made this result, with all that was not the scale's own."""
+    command = f"maskless reproduce {experiment} --scale {result['scale']}"
+    if "config" not in result:
+        return command
+    used, usual = result["config"], make_plan(study, result["scale"]).config
+    command += f" --studies {study}"
+    for name in ("frames", "seeds", "precision"):
+        if used[name] != getattr(usual, name):
+            command += f" --{name} {used[name]}"
+    return command
 
 
 _FULL = ("full-hybrid", "full-gru", "full-mlp")

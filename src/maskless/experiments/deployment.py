@@ -28,7 +28,8 @@ def tables(found: Results) -> list[Table]:
         title = f"{world}: acting without the oracle"
         notes = (group[0]["stands_in"], *NOTES) if group[0]["stands_in"] else NOTES
         made.append(Table(title, HEADER, tuple(_rows(group)), notes))
-        made.append(order_table(world, group))
+        ordered = order_table(world, group)
+        made += [ordered] if ordered.rows else []
     return made
 
 
@@ -41,14 +42,16 @@ def by_world(found: Results) -> dict[str, list[Result]]:
 
 
 def kept_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
-    """What each condition with a classifier keeps under its own masks, at one budget."""
+    """What each condition with a classifier keeps under its own masks, at one budget: of those
+    that have learned something by then."""
     found = {}
     for result in group:
         for name in results.conditions(result):
-            if results.has_classifier(result, name) and frames in results.budgets(result):
-                cell = results.kept(result, name, frames=frames)
-                if cell is not None:
-                    found[name] = cell
+            if not results.has_classifier(result, name) or frames not in results.budgets(result):
+                continue
+            cell = results.kept(result, name, frames=frames)
+            if cell is not None and results.learned(result, name, frames):
+                found[name] = cell
     return found
 
 

@@ -12,8 +12,6 @@ COLLAPSE = 1 / 3
 """Below this share of its oracle return a policy has collapsed."""
 KEPT = 0.95
 """At least this share of the oracle return is kept."""
-LEARNED = 0.5
-"""A policy with a lower return has nothing yet that it could lose."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +34,6 @@ def _cell(cell: Cell | None, form: str = ".2f") -> str:
 def _all(cell: Cell | None, test: Callable[[float], bool]) -> bool | None:
     """Whether it is so for every seed."""
     return None if cell is None else all(test(value) for value in cell.values)
-
-
-def _learned(result: Result, name: str) -> bool:
-    """Whether there is something to lose: all seeds do something with their own kind of mask."""
-    cell = results.returns(result, name, "none" if name == "unmasked" else "oracle")
-    return cell is not None and min(cell.values) >= LEARNED
 
 
 def statements(expected: Mapping[str, tuple[str, ...]]) -> Callable[[Result], list[Part]]:
@@ -229,7 +221,9 @@ def orders(result: Result) -> list[Part]:
     kl, focal = (results.returns(result, n, "predicted") for n in ("masked-kl", "masked-focal"))
     keeps = results.kept(result, "masked-kl")
     order = None
-    learned = {name: _learned(result, name) for name in ("masked", "masked-focal", "masked-kl")}
+    learned = {
+        name: results.learned(result, name) for name in ("masked", "masked-focal", "masked-kl")
+    }
     if kl is not None and focal is not None and learned["masked-focal"] and learned["masked-kl"]:
         order = True if kl.above(focal) else False if focal.above(kl) else None
     return [
@@ -291,11 +285,11 @@ def corridor_returns(result: Result) -> list[Part]:
         late = result["frames"] >= 0.99 * 200_000_000
         parts.append(Part(f"`{name}`: at least 0.9", _cell(ours), there if there or late else None))
     alone = results.returns(result, "masked", "none")
-    low = _all(alone, lambda x: x <= 0.35) if _learned(result, "masked") else None
+    low = _all(alone, lambda x: x <= 0.35) if results.learned(result, "masked") else None
     parts.append(Part("masked, without masks: 0.1 to 0.3", _cell(alone), low))
     for name in ("masked-focal", "masked-kl"):
         keeps = results.kept(result, name)
-        same = _all(keeps, lambda x: x >= KEPT) if _learned(result, name) else None
+        same = _all(keeps, lambda x: x >= KEPT) if results.learned(result, name) else None
         parts.append(Part(f"`{name}`: the same under predicted masks", _cell(keeps), same))
     return parts
 
@@ -331,7 +325,7 @@ def lengths(result: Result) -> list[Part]:
         masks = "none" if name == "unmasked" else "oracle"
         ours = results.number(result, name, masks, "length")
         near = None
-        if ours is not None and _learned(result, name):
+        if ours is not None and results.learned(result, name):
             near = all(abs(x / length - 1) <= 0.1 for x in ours.values)
         parts.append(Part(f"`{name}`: {length:.0f} steps", _cell(ours, ".0f"), near))
     return parts

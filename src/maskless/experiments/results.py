@@ -105,6 +105,17 @@ def kept(
     )
 
 
+LEARNED = 0.5
+"""A policy with a lower return has nothing yet that it could lose."""
+
+
+def learned(result: Result, condition: str, frames: int | None = None) -> bool:
+    """Whether there is something to lose: all seeds do something with their own kind of mask."""
+    masks = "none" if condition.startswith("unmasked") else "oracle"
+    cell = returns(result, condition, masks, frames)
+    return cell is not None and min(cell.values) >= LEARNED
+
+
 def logs(result: Result, condition: str) -> list[dict[str, Any]]:
     """The thinned logs of a condition's seeds."""
     return [log for log in result["logs"] if log["condition"] == condition]
