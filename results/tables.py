@@ -227,6 +227,10 @@ def corridor_success() -> str:
                 entry["invalid_share"] * entry["length"]
                 for entry in results.entries(result, name, "predicted")
             ]
+            recall = [
+                results.late_cell(result, name, "classifier_recall", action)
+                for action in result["watched"]
+            ]
             rows.append(
                 (
                     f"`{name}`",
@@ -236,9 +240,11 @@ def corridor_success() -> str:
                     ),
                     *(_seeds(cell) for cell in mean),
                     _each(tried),
+                    *(_each(list(cell.values), digits=2) if cell else "–" for cell in recall),
                 )
             )
-    return Table("", (*header, "invalid actions in an episode"), tuple(rows)).markdown()
+    more = ("invalid actions in an episode", "recall of open_door", "of kick")
+    return Table("", (*header, *more), tuple(rows)).markdown()
 
 
 def descend_lost() -> str:

@@ -17,7 +17,7 @@ def inputs():
 def test_all_conditions_of_the_design_are_there():
     assert set(CONDITIONS) == {
         *("masked", "unmasked", "masked-focal", "masked-kl", "unmasked-kl", "masked-bce"),
-        *("masked-mix", "masked-loop"),
+        *("masked-mix", "masked-tv", "masked-loop"),
     }
     assert [name for name, c in CONDITIONS.items() if c.strength == 0] == ["masked", "unmasked"]
     assert {name for name, c in CONDITIONS.items() if not c.masked} == {"unmasked", "unmasked-kl"}

@@ -39,6 +39,9 @@ class Condition:
     literal: float = 0.0
     """Control of the KL-balanced loss. 1: weigh by the oracle's policy, a true KL divergence, in
     place of the unmasked one."""
+    acting: float = 0.0
+    """1: weigh by how much a mistake moves the policy that acts, the masked one, and not the
+    unmasked one, which never does."""
     detached: float = 0.0
     """Control. 1: the classifier reads the features but does not shape them."""
     entropy_factor: float = 1.0
@@ -53,6 +56,7 @@ CONDITIONS: dict[str, Condition] = {
     "unmasked-kl": Condition(masked=0.0, strength=10.0, kl_share=1.0),  # the paper's ablation
     "masked-bce": Condition(masked=1.0, strength=10.0, gamma=0.0),  # control: plain cross-entropy
     "masked-mix": Condition(masked=1.0, strength=10.0, kl_share=0.5),  # ours
+    "masked-tv": Condition(masked=1.0, strength=10.0, kl_share=1.0, acting=1.0),  # ours
     "masked-loop": Condition(masked=1.0, strength=10.0, kl_share=0.5, predicted_share=0.25),  # ours
 }
 
@@ -80,7 +84,7 @@ def condition(name: str) -> Condition:
 def _check(name: str, condition: Condition) -> None:
     if condition.masked not in (0.0, 1.0):
         raise MasklessError(f"masked in {name!r} must be 0 or 1.")
-    for switch in ("uniform_fallback", "literal", "detached"):
+    for switch in ("uniform_fallback", "literal", "acting", "detached"):
         if getattr(condition, switch) not in (0.0, 1.0):
             raise MasklessError(f"{switch} in {name!r} must be 0 or 1.")
     for share in ("threshold", "kl_share", "predicted_share"):
@@ -135,5 +139,6 @@ def classification_loss(
         threshold=condition.threshold,
         uniform_fallback=condition.uniform_fallback,
         literal=condition.literal,
+        acting=condition.acting,
     )
     return condition.kl_share * balanced + (1.0 - condition.kl_share) * focal

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from maskless import masking
+
 LEAST_WEIGHT = 1e-6
 """Below this sum the weights of a state say nothing: both masks lead to the same policy."""
 
@@ -61,6 +63,7 @@ def kl_balanced_loss(
     soft_mask: float = -20.0,
     uniform_fallback: float | Float[Array, ""] = 1.0,
     literal: float | Float[Array, ""] = 0.0,
+    acting: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, ""]:
     """Eq. 13: - E_s [ sum_a w_a (1 - p_a)^gamma log p_a ] with the weights of `kl_weights`."""
     weights = kl_weights(
@@ -71,6 +74,7 @@ def kl_balanced_loss(
         soft_mask=soft_mask,
         uniform_fallback=uniform_fallback,
         literal=literal,
+        acting=acting,
     )
     return jnp.mean(jnp.sum(weights * _focal_terms(validity_logits, valid, gamma), axis=-1))
 
@@ -84,6 +88,7 @@ def kl_weights(
     soft_mask: float = -20.0,
     uniform_fallback: float | Float[Array, ""] = 1.0,
     literal: float | Float[Array, ""] = 0.0,
+    acting: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "... actions"]:
     """Eq. 12, normalised per state: how much a mistake about each action would change the policy.
 
@@ -93,6 +98,10 @@ def kl_weights(
     logarithms finite. Where the masks agree, so that the weights sum to less than `LEAST_WEIGHT`,
     they are uniform, which makes this the focal loss of that state; with `uniform_fallback` 0 they
     are zero there. No gradient flows through.
+
+    `acting` 1, ours: w_a = |pi_oracle(a) - pi_predicted(a)| under hard masks. What the unmasked
+    policy does where it never acts says nothing: it can all but rule out an action that the mask
+    leaves as the best one, and then a mistake about it would never be noticed.
     """
     raw = raw_kl_weights(
         validity_logits,
@@ -101,6 +110,7 @@ def kl_weights(
         threshold=threshold,
         soft_mask=soft_mask,
         literal=literal,
+        acting=acting,
     )
     total = jnp.sum(raw, axis=-1, keepdims=True)
     informative = total >= LEAST_WEIGHT
@@ -117,6 +127,7 @@ def raw_kl_weights(
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
     literal: float | Float[Array, ""] = 0.0,
+    acting: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, "... actions"]:
     """Eq. 12 before normalising. Rows that sum to less than `LEAST_WEIGHT` get uniform weights;
     their share is worth logging."""
@@ -124,7 +135,11 @@ def raw_kl_weights(
     oracle = jax.nn.log_softmax(policy_logits + soft_mask * ~valid)
     guess = jax.nn.log_softmax(policy_logits + soft_mask * ~predicted)
     policy = jnp.where(literal > 0.5, jnp.exp(oracle), jax.nn.softmax(policy_logits))
-    return policy * jnp.abs(oracle - guess)
+    moved = jnp.abs(
+        jnp.exp(masking.masked_log_softmax(policy_logits, valid))
+        - jnp.exp(masking.masked_log_softmax(policy_logits, predicted))
+    )
+    return jnp.where(acting > 0.5, moved, policy * jnp.abs(oracle - guess))
 
 
 def _focal_terms(

@@ -119,6 +119,7 @@ STUDIES: dict[str, Study] = {
         "classic",
         "mlp",
         (
+            "masked-tv",
             "masked-bce",
             "masked-kl:uniform_fallback=0",
             "masked-kl:literal=1",
