@@ -27,8 +27,9 @@ class Part:
 def _cell(cell: Cell | None, form: str = ".2f") -> str:
     if cell is None:
         return "–"
-    low, high = f"{cell.low:{form}}", f"{cell.high:{form}}"
-    return f"{cell.mean:{form}}" if low == high else f"{cell.mean:{form}} ({low} to {high})"
+    # `z`: no zero is negative
+    mean, low, high = (f"{number:z{form}}" for number in (cell.mean, cell.low, cell.high))
+    return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def _all(cell: Cell | None, test: Callable[[float], bool]) -> bool | None:
@@ -327,6 +328,9 @@ def lengths(result: Result) -> list[Part]:
         near = None
         if ours is not None and results.learned(result, name):
             near = all(abs(x / length - 1) <= 0.1 for x in ours.values)
+            # Episodes become shorter as long as there is something to learn.
+            shorter_later = min(ours.values) > length and result["frames"] < 0.99 * 200_000_000
+            near = near or (None if shorter_later else False)
         parts.append(Part(f"`{name}`: {length:.0f} steps", _cell(ours, ".0f"), near))
     return parts
 
