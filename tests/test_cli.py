@@ -53,7 +53,7 @@ def test_validity_prints_a_table_and_writes_json_and_figures(tmp_path):
 
 
 def test_envs_show_draws_the_level_and_plays_in_it():
-    run = maskless("envs", "show", "minihack-corridor-r2", "--steps", 3, "--seed", 4)
+    run = maskless("envs", "show", "mazewalk-9x9", "--steps", 3, "--seed", 4)
     assert run.returncode == 0, run.stderr
     assert "what the player sees" in run.stdout
     assert "the whole level" in run.stdout

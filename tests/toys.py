@@ -1,5 +1,7 @@
 """Small worlds with known answers, for testing what works on any environment."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -181,3 +183,23 @@ class Exploding(MaskedBandit):
         observation, state, reward, done, info = super().step(key, state, action)
         boom = jax.random.uniform(key) < 1 / 500
         return observation, state, jnp.where(boom, jnp.inf, reward), done, info
+
+
+def on_made_levels(env, count):
+    """`env`, but every episode begins in one of `count` states that its own `reset` made before.
+
+    For tests of what comes after a reset: making levels takes longer to compile than playing them,
+    and a VectorEnv has it in each of its programs.
+    """
+    reset = jax.jit(env.reset)
+    made = [reset(key)[1] for key in jax.random.split(jax.random.key(17), count)]
+    levels = jax.tree.map(lambda *x: jnp.stack(x), *made)
+
+    def choose(key, params=None):
+        number = jax.random.randint(key, (), 0, count)
+        state = jax.tree.map(lambda x: x[number], levels)
+        return env.observe(state), state
+
+    other = copy.copy(env)
+    other.reset = choose
+    return other
