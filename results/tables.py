@@ -210,6 +210,22 @@ def _seeds(cell: results.Cell | None) -> str:
     return _each(list(cell.values), digits=2 if abs(max(cell.values)) < 1.5 else 1)
 
 
+def early() -> str:
+    """What is kept after the first million frames, on two cores."""
+    found = read("early/evaluation.json")["conditions"]
+    rows = []
+    for name, masks in found.items():
+        oracle, predicted = (masks[kind] for kind in ("oracle", "predicted"))
+        ends = [
+            f"{x['mean']:.1f} ({x['lowest']:.1f} to {x['highest']:.1f})"
+            for x in (oracle, predicted)
+        ]
+        rows.append((f"`{name}`", *ends, f"{100 * predicted['mean'] / oracle['mean']:.0f} %"))
+    return Table(
+        "", ("condition", "oracle masks", "predicted masks", "kept"), tuple(rows)
+    ).markdown()
+
+
 def corridor_success() -> str:
     """What predicted masks cost in the corridor: fewer successes, or penalties on the way."""
     header = ("condition", "solved: oracle", "predicted", "return: oracle", "predicted")
@@ -372,6 +388,7 @@ PLACES: dict[str, Callable[[], str]] = {
     "precision": precision,
     "corridor-lambda": corridor_lambda,
     "deployment": deployed,
+    "early": early,
     "corridor-success": corridor_success,
     "descend-lost": descend_lost,
     "claims": claims,
