@@ -12,8 +12,8 @@ SWITCH = "MASKLESS_KERNELS"
 def wanted(dtype: Any) -> bool:
     """On one GPU (or on each of many for itself), in bfloat16, with MASKLESS_KERNELS=1.
 
-    They make a corridor update a tenth faster. They are written with a part of JAX that is
-    deprecated and differs from version to version, so nothing uses them unasked.
+    They are written with a part of JAX that is deprecated and differs from version to version, so
+    nothing uses them unasked. docs/performance.md says what they save.
     """
     if os.environ.get(SWITCH) != "1" or jax.default_backend() != "gpu" or dtype != jnp.bfloat16:
         return False

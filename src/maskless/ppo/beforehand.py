@@ -1,7 +1,7 @@
 """What a step computes from the parameters alone, computed once before the loop over the steps.
 
-Networks round their weights, pad them or put them together anew whenever they are applied. XLA
-leaves all of that inside a loop, where a step of acting can spend a sixth of its time on it.
+Networks round their weights, pad them or put them together anew whenever they are applied, and XLA
+leaves all of that inside a loop.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,61 @@
+"""One minibatch through the GRU's loops, forward and backward, all runs side by side:
+
+python benchmarks/gru.py                       # 16 runs of 64 steps x 128 environments, width 512
+MASKLESS_KERNELS=1 python benchmarks/gru.py    # on a GPU: with a kernel of our own per step
+python benchmarks/gru.py --runs 2 --width 64   # for a CPU
+
+Only the loops: no encoder, no heads. The fastest of 20 turns, after one that does not count.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from maskless.nets import kernels
+from maskless.nets.gru import run
+from maskless.report.files import provenance, write_json
+
+STEPS, ENVS, TURNS = 64, 128, 20
+
+
+def total(*args: jax.Array) -> jax.Array:
+    return jnp.sum(run(*args))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=16)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    width, keys = chosen.width, jax.random.split(jax.random.key(0), 5)
+    shapes = (width, 3 * width), (width,), (ENVS, width), (STEPS, ENVS, 3 * width)
+    kernel, bias, state, projected = (
+        jax.random.normal(key, (chosen.runs, *shape)) * width**-0.5
+        for key, shape in zip(keys, shapes, strict=False)
+    )
+    reset = jax.random.bernoulli(keys[4], 0.02, (chosen.runs, STEPS, ENVS))
+    arguments = kernel.astype(jnp.bfloat16), bias, state, projected.astype(jnp.bfloat16), reset
+    found = {}
+    for name, function in (
+        ("forward", jax.vmap(run)),
+        ("forward and backward", jax.vmap(jax.grad(total, argnums=(0, 1, 2, 3)))),
+    ):
+        compiled = jax.jit(function).lower(*arguments).compile()
+        taken = []
+        for _ in range(TURNS + 1):
+            started = time.perf_counter()
+            jax.block_until_ready(compiled(*arguments))
+            taken.append(time.perf_counter() - started)
+        found[name] = round(1e3 * min(taken[1:]), 3)
+        print(f"{name}: {found[name]:.2f} ms")
+    if chosen.out:
+        about = {"runs": chosen.runs, "width": width, "kernels": kernels.wanted(jnp.bfloat16)}
+        write_json(chosen.out, provenance() | about | {"milliseconds": found})
+
+
+if __name__ == "__main__":
+    main()
