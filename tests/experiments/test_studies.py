@@ -40,7 +40,8 @@ def test_the_gpu_scale_is_the_same_but_shorter():
         if (paper.env, paper.net) == (gpu.env, gpu.net):
             constant = dataclasses.replace(paper.ppo, anneal=False)
             same = dataclasses.replace(paper, seeds=gpu.seeds, frames=gpu.frames, ppo=constant)
-            assert gpu == same
+            assert set(paper.conditions) <= set(gpu.conditions)
+            assert gpu == dataclasses.replace(same, conditions=gpu.conditions)
 
 
 def test_on_a_gpu_studies_of_one_game_and_network_are_one_training():
@@ -49,6 +50,9 @@ def test_on_a_gpu_studies_of_one_game_and_network_are_one_training():
         assert (plans[0].training == plans[1].training) == one
         assert (plans[0].config == plans[1].config) == one
     assert plans[0].config.conditions == plans[0].conditions
+    sweeps = [make_plan(name, "gpu") for name in ("control-losses", "lambda", "gamma")]
+    assert sweeps[0].config == sweeps[1].config == sweeps[2].config
+    assert make_plan("lambda", "paper").training == "lambda"  # another game and network there
 
 
 def test_numbers_can_be_replaced():

@@ -37,7 +37,7 @@ class Study:
     gpu_seeds: int = 2
     trained_with: str = ""
     """The study whose training this one is a part of, where many runs in one program cost little
-    more than a few: on a GPU."""
+    more than a few: on a GPU, unless it is something else there (`at_paper_scale`)."""
     at_paper_scale: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Fields that differ there: the paper's own network or world, too large for anything less."""
 
@@ -82,7 +82,7 @@ STUDIES: dict[str, Study] = {
         "ours on Corridor-R5, GRU with RND",
         "corridor",
         "gru",
-        ("masked-mix", "masked-loop"),
+        ("masked-tv", "masked-mix", "masked-loop", "masked-loop:predicted_share=0.5"),
         trained_with="corridor-gru",
     ),
     "predictor": Study(
@@ -98,6 +98,8 @@ STUDIES: dict[str, Study] = {
         "classic",
         "mlp",
         tuple(f"masked-kl:strength={x}" for x in STRENGTHS),
+        gpu_seeds=1,
+        trained_with="control-losses",
         at_paper_scale={"world": "full", "net": "hybrid"},
     ),
     "gamma": Study(
@@ -106,6 +108,7 @@ STUDIES: dict[str, Study] = {
         "mlp",
         tuple(f"{name}:gamma={x}" for name in ("masked-focal", "masked-kl") for x in GAMMAS),
         gpu_seeds=1,
+        trained_with="control-losses",
         at_paper_scale={"world": "full", "net": "hybrid"},
     ),
     "control-exact": Study(
@@ -140,6 +143,8 @@ STUDIES: dict[str, Study] = {
         "classic",
         "mlp",
         tuple(f"unmasked:entropy_factor={x}" for x in ENTROPIES),
+        gpu_seeds=1,
+        trained_with="control-losses",
     ),
 }
 
@@ -247,7 +252,9 @@ def make_plan(
 def _training(name: str, scale: Scale) -> str:
     if scale == "smoke":
         return "toy"
-    return name if scale == "cpu" else STUDIES[name].trained_with or name
+    study = STUDIES[name]
+    alone = scale == "cpu" or (scale == "paper" and study.at_paper_scale)
+    return name if alone else study.trained_with or name
 
 
 def _conditions(training: str, scale: Scale) -> tuple[str, ...]:

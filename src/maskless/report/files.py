@@ -50,11 +50,14 @@ def write_text(path: Path, text: str) -> None:
 
 def provenance() -> dict[str, Any]:
     """Commit, versions and device: what somebody needs to get the same numbers again."""
+    from maskless.nets.kernels import SWITCH  # networks take a second to import
+
     return {
         "commit": _commit(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _RECORDED},
         "device": jax.devices()[0].device_kind,
+        "kernels": os.environ.get(SWITCH) == "1",
     }
 
 
