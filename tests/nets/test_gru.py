@@ -67,16 +67,20 @@ def short_program(monkeypatch):
     monkeypatch.setattr(gru_kernel, "UNROLL", 1)
 
 
-def loss_and_slopes(kernel, bias, state, projected, reset):
-    def loss(*args):
-        return jnp.sum(jnp.sin(run(*args, reset)))
+def loss_and_slopes(*arguments):
+    *arguments, reset = arguments
 
-    return jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(kernel, bias, state, projected)
+    def loss(*arguments):
+        last, states = run(*arguments, reset)
+        return jnp.sum(jnp.sin(states)) + jnp.sum(last**2)
+
+    return jax.value_and_grad(loss, argnums=tuple(range(6)))(*arguments)
 
 
 def two_runs():
     random = np.random.default_rng(1)
-    shapes = (WIDTH, 3 * WIDTH), (WIDTH,), (BATCH, WIDTH), (TIME, BATCH, 3 * WIDTH)
+    weights = (INPUTS, 3 * WIDTH), (3 * WIDTH,), (WIDTH, 3 * WIDTH), (WIDTH,)
+    shapes = *weights, (BATCH, WIDTH), (TIME, BATCH, INPUTS)
     runs = [jnp.float32(random.normal(size=(2, *shape))) for shape in shapes]
     return *runs, jnp.asarray(random.random((TIME, BATCH)) < 0.3)
 
@@ -84,7 +88,7 @@ def two_runs():
 @pytest.mark.usefixtures("short_program")
 def test_runs_side_by_side_equal_each_alone():
     *runs, reset = two_runs()
-    together = jax.jit(jax.vmap(loss_and_slopes, (0, 0, 0, 0, None)))(*runs, reset)
+    together = jax.jit(jax.vmap(loss_and_slopes, (0,) * 6 + (None,)))(*runs, reset)
     alone = [jax.jit(loss_and_slopes)(*(x[i] for x in runs), reset) for i in range(2)]
     for both, first, second in zip(*map(jax.tree.leaves, (together, *alone)), strict=True):
         np.testing.assert_allclose(both, np.stack([first, second]), rtol=1e-5, atol=1e-5)
@@ -94,7 +98,7 @@ def test_runs_side_by_side_equal_each_alone():
 def test_runs_side_by_side_move_nothing():
     """Every slice in time is one slice of all runs."""
     *runs, reset = two_runs()
-    program = str(jax.make_jaxpr(jax.vmap(loss_and_slopes, (0, 0, 0, 0, None)))(*runs, reset))
+    program = str(jax.make_jaxpr(jax.vmap(loss_and_slopes, (0,) * 6 + (None,)))(*runs, reset))
     assert "dynamic_update_slice" in program
     assert not any(name in program for name in ("gather", "scatter"))
     assert f"2,{TIME},{BATCH},{3 * WIDTH}]" in program
@@ -111,12 +115,14 @@ def test_the_gpus_kernels_equal_the_loops():
     )
     kernel, projected = kernel.astype(jnp.bfloat16), projected.astype(jnp.bfloat16)
     reset = jnp.asarray(random.random((2, time, batch)) < 0.3)
-    wanted = jnp.float32(random.normal(size=(2, time, batch, width)))
+    wanted_last = jnp.float32(random.normal(size=(2, batch, width)))
+    wanted = jnp.bfloat16(random.normal(size=(2, time, batch, width)))
     options = {"sizes": gru_kernel.Sizes(rows=16, columns=16, chunk=16), "interpret": True}
 
     def both(forward, backward):
-        states, *kept = forward(kernel, bias, state, projected, reset)
-        return states, *kept, *backward(kernel, bias, projected, reset, *kept, wanted)
+        last, states, *kept = forward(kernel, bias, state, projected, reset)
+        given = kernel, bias, projected, reset, *kept, wanted_last, wanted
+        return last, states, *kept, *backward(*given)
 
     loops = jax.jit(lambda: both(gru._forward_loop, gru._backward_loop))()
     kernels = jax.jit(

@@ -47,7 +47,6 @@ class GRU(Network):
         kernel, bias = Weights(encoded.shape[-1], self.width, name="embed")()
         embedded = rectified(encoded, kernel, bias)
         carry, features = GRULayer(self.width, name="gru", dtype=self.dtype)(carry, embedded, reset)
-        features = features.astype(encoded.dtype)  # the heads' derivatives come in it, too
         trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=self.dtype)
         actor, critic = trunk(name="actor")(features), trunk(name="critic")(features)
         return carry, Outputs(self.num_actions, name="heads")(features, actor, critic)
@@ -66,57 +65,69 @@ class GRULayer(nn.Module):
         inputs: Float[Array, "time batch inputs"],
         reset: Bool[Array, "time batch"],
     ) -> tuple[Float[Array, "batch width"], Float[Array, "time batch width"]]:
-        """The last state and all states."""
-        # The inputs of all steps are known beforehand: one large product serves them, and only
-        # the product that needs the state before it waits inside the loop.
+        """The last state, in float32, and all states, in `dtype`: the heads read them in it."""
         init = nn.initializers.lecun_normal()
-        projected = linear(inputs, *Weights(inputs.shape[-1], 3 * self.width, init, name="input")())
+        weights, bias = Weights(inputs.shape[-1], 3 * self.width, init, name="input")()
         kernel = self.param("recurrent", _three_orthogonal, self.width)
         candidate_bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,))
         kernel = kernel.astype(self.dtype or jnp.float32)
-        if reset.shape[0] == 1:  # acting, exported or not: no loop and no derivative
-            state, _ = _step(kernel, candidate_bias, state, (projected[0], reset[0]))
-            return state, state[None]
-        states = run(kernel, candidate_bias, state, projected, reset)
-        return states[-1], states
+        if reset.shape[0] == 1:  # acting, exported or not: no loop
+            given = linear(inputs, weights, bias)[0], reset[0]
+            state, _ = _step(kernel, candidate_bias, state, given)
+            return state, state[None].astype(kernel.dtype)
+        return run(weights, bias, kernel, candidate_bias, state, inputs, reset)
 
 
 @jax.custom_vjp
 def run(
+    weights: Float[Array, "inputs gates"],
+    bias: Float[Array, " gates"],
     kernel: Float[Array, "width gates"],
     candidate_bias: Float[Array, " width"],
     state: Float[Array, "batch width"],
-    projected: Float[Array, "time batch gates"],
+    inputs: Float[Array, "time batch inputs"],
     reset: Bool[Array, "time batch"],
-) -> Float[Array, "time batch width"]:
-    """The states of all steps. `kernel` decides what the products are computed in."""
-    return _run_forward(kernel, candidate_bias, state, projected, reset)[0]
+) -> tuple[Float[Array, "batch width"], Float[Array, "time batch width"]]:
+    """The last state and all states. `kernel` decides what the products are computed in."""
+    return _run_forward(weights, bias, kernel, candidate_bias, state, inputs, reset)[0]
 
 
 def _run_forward(
-    kernel: Array, candidate_bias: Array, state: Array, projected: Array, reset: Array
-) -> tuple[Array, Any]:
-    states, *kept = _forward_loop(kernel, candidate_bias, state, projected, reset)
-    return states, (kernel, candidate_bias, projected, reset, *kept)
+    weights: Array,
+    bias: Array,
+    kernel: Array,
+    candidate_bias: Array,
+    state: Array,
+    inputs: Array,
+    reset: Array,
+) -> tuple[Any, Any]:
+    # The inputs of all steps are known beforehand: one large product serves them, and only
+    # the product that needs the state before it waits inside the loop.
+    projected = linear(inputs, weights, bias)
+    last, states, *kept = _forward_loop(kernel, candidate_bias, state, projected, reset)
+    of_loop = kernel, candidate_bias, projected, reset, *kept
+    return (last, states), (weights, bias, inputs, of_loop)
 
 
-def _run_backward(residuals: Any, wanted: Float[Array, "time batch width"]) -> tuple[Any, ...]:
+def _run_backward(residuals: Any, wanted: tuple[Array, Array]) -> tuple[Any, ...]:
     """The derivative by every argument but `reset`.
 
     By itself, JAX would add to the derivative of the kernel in every step, a product and a pass
     over the whole matrix each time. Here the loop only brings back what the steps before need;
     the sums over all steps are computed at once after it.
     """
-    kernel, _, projected, _, remembered, _ = residuals
-    first, by_recalled, by_input_n = _backward_loop(*residuals, wanted)
-    by_gates, by_recalled_n = jnp.split(by_recalled, [2 * wanted.shape[-1]], axis=-1)
-    by_projected = jnp.concatenate([by_gates, by_input_n], axis=-1).astype(projected.dtype)
+    weights, bias, inputs, of_loop = residuals
+    kernel, _, projected, _, remembered, _ = of_loop
+    first, by_recalled, by_projected, by_bias, by_candidate_bias = _backward_loop(*of_loop, *wanted)
     # jnp.einsum would sum over batch and time in this order, and first swap them in memory.
     by_kernel = jnp.tensordot(
         remembered, by_recalled, ((0, 1), (0, 1)), preferred_element_type=jnp.float32
     )
-    by_bias = by_recalled_n.sum((0, 1), dtype=jnp.float32)
-    return by_kernel.astype(kernel.dtype), by_bias, first, by_projected, None
+    # The loops have the sum for the bias at hand: `linear` is not asked for it.
+    _, back = jax.vjp(lambda x, w: linear(x, w, bias), inputs, weights)
+    by_inputs, by_weights = back(by_projected.astype(projected.dtype))
+    by_kernel = by_kernel.astype(kernel.dtype)
+    return by_weights, by_bias, by_kernel, by_candidate_bias, first, by_inputs, None
 
 
 def _with_runs_in_front(loop: Callable) -> Callable:
@@ -147,7 +158,7 @@ def _forward_loop(
     projected: Float[Array, "*runs time batch gates"],
     reset: Bool[Array, "*runs time batch"],
 ) -> tuple[Array, ...]:
-    """The states of all steps; and h before each and U h, for the derivative."""
+    """The last state and those of all steps; and h before each and U h, for the derivative."""
     if kernel_fits(kernel, state):
         from maskless.nets.gru_kernel import forward_loop
 
@@ -157,15 +168,12 @@ def _forward_loop(
         state, kept = now
         given = _read(projected, t), _read(reset[..., None], t)[..., 0]
         state, for_derivative = _step(kernel, candidate_bias, state, given)
-        return state, _write(kept, t, (state, *for_derivative))
+        return state, _write(kept, t, (state.astype(kernel.dtype), *for_derivative))
 
     shape = *reset.shape, state.shape[-1]
-    kept = (
-        jnp.empty(shape, state.dtype),
-        jnp.empty(shape, kernel.dtype),
-        jnp.empty(projected.shape, kernel.dtype),
-    )
-    return jax.lax.fori_loop(0, reset.shape[-2], step, (state, kept), unroll=UNROLL)[1]
+    kept = tuple(jnp.empty(s, kernel.dtype) for s in (shape, shape, projected.shape))
+    last, kept = jax.lax.fori_loop(0, reset.shape[-2], step, (state, kept), unroll=UNROLL)
+    return last, *kept
 
 
 @_with_runs_in_front
@@ -176,13 +184,18 @@ def _backward_loop(
     reset: Bool[Array, "*runs time batch"],
     remembered: Float[Array, "*runs time batch width"],
     recalled: Float[Array, "*runs time batch gates"],
+    wanted_last: Float[Array, "*runs batch width"],
     wanted: Float[Array, "*runs time batch width"],
 ) -> tuple[Array, ...]:
-    """The derivative by the state before all steps; those of each step by U h and W x of n."""
+    """The derivatives by the state before all steps, by U h and W x of each, and by both biases.
+
+    Wanted are those of the loss by the last state in float32 and by the rounded ones.
+    """
     if kernel_fits(kernel, wanted):
         from maskless.nets.gru_kernel import backward_loop
 
-        return backward_loop(kernel, candidate_bias, projected, reset, remembered, recalled, wanted)
+        given = kernel, candidate_bias, projected, reset, remembered, recalled
+        return backward_loop(*given, wanted_last, wanted)
 
     def step(i: Array, now: tuple[Array, Buffers]) -> tuple[Array, Buffers]:
         later, kept = now
@@ -194,10 +207,21 @@ def _backward_loop(
         return earlier, _write(kept, t, by_sums)
 
     time = reset.shape[-2]
-    later = jnp.zeros_like(wanted[..., 0, :, :])
-    kept = jnp.empty(recalled.shape, kernel.dtype), jnp.empty(remembered.shape, kernel.dtype)
-    first, by_sums = jax.lax.fori_loop(0, time, step, (later, kept), unroll=UNROLL)
-    return first, *by_sums
+    kept = tuple(jnp.empty(recalled.shape, kernel.dtype) for _ in range(2))
+    first, by_sums = jax.lax.fori_loop(0, time, step, (wanted_last, kept), unroll=UNROLL)
+    return first, *by_sums, *bias_sums(*by_sums)
+
+
+def bias_sums(
+    by_recalled: Float[Array, "*runs time batch gates"],
+    by_projected: Float[Array, "*runs time batch gates"],
+) -> tuple[Float[Array, "*runs gates"], Float[Array, "*runs width"]]:
+    """The derivatives by the bias of the inputs and by that of the candidate."""
+    of_candidate = _parts(by_recalled)[2]
+    by_bias, by_candidate = (
+        x.sum((-3, -2), dtype=jnp.float32) for x in (by_projected, of_candidate)
+    )
+    return by_bias, by_candidate
 
 
 def kernel_fits(kernel: Array, states: Float[Array, "*axes batch width"]) -> bool:
@@ -237,36 +261,43 @@ def _step(
 def _step_back(
     kernel: Array, candidate_bias: Array, total: Array, given: Buffers, for_derivative: Buffers
 ) -> tuple[Array, Buffers]:
-    """From dL/dh after a step, `total`: dL/dh before it; and those by U h and by W x of n.
+    """From dL/dh after a step, `total`: dL/dh before it; and those by U h and by W x.
 
-    Those by W x of r and z are the same as by U h. The gates are computed once more: to write them
-    and to read them again would take longer.
+    The gates are computed once more: to write them and to read them again would take longer.
     """
     (projected, reset), (remembered, recalled) = given, for_derivative
     r, z, n, inner = gates(_parts(projected), _parts(recalled), candidate_bias[..., None, :])
-    *by_sums, by_n = slopes(total, remembered, r, z, n, inner)
-    by_recalled = jnp.concatenate(by_sums, axis=-1).astype(kernel.dtype)
+    by_r, by_z, by_recalled_n, by_n = slopes(total, remembered, r, z, n, inner)
+    by_recalled, by_projected = (
+        jnp.concatenate([by_r, by_z, x], axis=-1).astype(kernel.dtype)
+        for x in (by_recalled_n, by_n)
+    )
     earlier = total * z + product(by_recalled, jnp.swapaxes(kernel, -1, -2), kernel.dtype)
     earlier = jnp.where(reset[..., None], 0.0, earlier)
-    return earlier, (by_recalled, by_n.astype(kernel.dtype))
+    return earlier, (by_recalled, by_projected)
 
 
 def _parts(of_all_gates: Array) -> list[Array]:
     return jnp.split(of_all_gates, 3, axis=-1)
 
 
-def gates(inputs: Sequence[Array], recalled: Sequence[Array], bias: Array) -> Buffers:
+def gates(
+    inputs: Sequence[Array], recalled: Sequence[Array], bias: Array, tanh: Callable = nn.tanh
+) -> Buffers:
     """r, z, n and U h + b of the candidate, from W x and U h of all three, in float32."""
     input_r, input_z, input_n = (x.astype(jnp.float32) for x in inputs)
     state_r, state_z, state_n = (x.astype(jnp.float32) for x in recalled)
     r = nn.sigmoid(input_r + state_r)
     z = nn.sigmoid(input_z + state_z)
     inner = state_n + bias
-    return r, z, nn.tanh(input_n + r * inner), inner
+    return r, z, tanh(input_n + r * inner), inner
 
 
 def slopes(total: Array, before: Array, r: Array, z: Array, n: Array, inner: Array) -> Buffers:
-    """From dL/dh after a step: the derivatives by U h of r, z and n, and by W x of n."""
+    """From dL/dh after a step: the derivatives by U h of r, z and n, and by W x of n.
+
+    Those by W x of r and z are the same as by U h.
+    """
     by_n = total * (1.0 - z) * (1.0 - n * n)
     by_z = total * (before.astype(jnp.float32) - n) * z * (1.0 - z)
     return by_n * inner * r * (1.0 - r), by_z, by_n * r, by_n

@@ -32,13 +32,20 @@ class Sizes(NamedTuple):
     warps: int = 8
     stages: int = 3
     """Chunks that are on their way at a time."""
+    early: bool = True
+    """What the gates need is on its way during the product, rather than asked for after it."""
+    runs_first: bool = True
+    """Neighbouring programs are those of different runs, rather than of one."""
 
 
-SIZES = Sizes()
+FORWARD, BACKWARD = Sizes(), Sizes()
 
 
-def fits(batch: int, width: int, sizes: Sizes = SIZES) -> bool:
-    return batch % sizes.rows == 0 and width % max(sizes.columns, sizes.chunk) == 0
+def fits(batch: int, width: int) -> bool:
+    return all(
+        batch % sizes.rows == 0 and width % max(sizes.columns, sizes.chunk) == 0
+        for sizes in (FORWARD, BACKWARD)
+    )
 
 
 def forward_loop(
@@ -47,25 +54,25 @@ def forward_loop(
     state: Float[Array, "*runs batch width"],
     projected: Float[Array, "*runs time batch gates"],
     reset: Bool[Array, "*runs time batch"],
-    sizes: Sizes = SIZES,
+    sizes: Sizes = FORWARD,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """The states of all steps; and h before each and U h, for the derivative."""
+    """The last state and those of all steps; and h before each and U h, for the derivative."""
     *runs, time, _ = reset.shape
     kernel, candidate_bias, state, projected, reset = _merge_runs(
         len(runs), kernel, candidate_bias, state, projected, reset.astype(jnp.int32)
     )
-    states = jnp.empty((*reset.shape, state.shape[-1]), state.dtype)
+    states = jnp.empty((*reset.shape, state.shape[-1]), kernel.dtype)
     state = jnp.where(reset[:, 0, :, None], 0.0, state)
     remembered = jax.lax.dynamic_update_index_in_dim(
-        jnp.empty(states.shape, kernel.dtype), state.astype(kernel.dtype), 0, axis=1
+        jnp.empty_like(states), state.astype(kernel.dtype), 0, axis=1
     )
     recalled = jnp.empty(projected.shape, kernel.dtype)
     given = kernel, candidate_bias, projected, reset
     buffers = state, states, remembered, recalled
     step = _step_call(_forward_step, given, buffers, sizes, interpret)
-    _, *kept = jax.lax.fori_loop(0, time, step, buffers, unroll=UNROLL)
-    return tuple(x.reshape(*runs, *x.shape[1:]) for x in kept)
+    outputs = jax.lax.fori_loop(0, time, step, buffers, unroll=UNROLL)
+    return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
 
 def backward_loop(
@@ -75,31 +82,35 @@ def backward_loop(
     reset: Bool[Array, "*runs time batch"],
     remembered: Float[Array, "*runs time batch width"],
     recalled: Float[Array, "*runs time batch gates"],
+    wanted_last: Float[Array, "*runs batch width"],
     wanted: Float[Array, "*runs time batch width"],
-    sizes: Sizes = SIZES,
+    sizes: Sizes = BACKWARD,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """The derivative by the state before all steps; those of each step by U h and W x of n."""
-    *runs, time, _ = reset.shape
-    given = _merge_runs(
+    """The derivatives by the state before all steps, by U h and W x of each, and by both biases."""
+    *runs, time, batch = reset.shape
+    kept, *given = _merge_runs(
         len(runs),
-        *(kernel, candidate_bias, projected, reset.astype(jnp.int32)),
+        *(wanted_last, kernel, candidate_bias, projected, reset.astype(jnp.int32)),
         *(remembered, recalled, wanted),
     )
-    kernel, reset, remembered, recalled, wanted = given[0], *given[3:]
-    kept = jnp.zeros_like(wanted[:, 0])
-    by_recalled = jnp.empty(recalled.shape, kernel.dtype)
-    by_input_n = jnp.empty(remembered.shape, kernel.dtype)
-    buffers = kept, by_recalled, by_input_n
+    kernel, reset, recalled = given[0], given[3], given[5]
+    by_recalled, by_projected = jnp.empty_like(recalled), jnp.empty_like(recalled)
+    width = wanted.shape[-1]
+    # Every block of rows adds up its own.
+    sums = jnp.zeros((kernel.shape[0], batch // sizes.rows, 4 * width), jnp.float32)
+    buffers = kept, by_recalled, by_projected, sums
     step = _step_call(_backward_step, given, buffers, sizes, interpret)
-    kept, by_recalled, by_input_n = jax.lax.fori_loop(
+    kept, by_recalled, by_projected, sums = jax.lax.fori_loop(
         0, time, lambda i, buffers: step(time - 1 - i, buffers), buffers, unroll=UNROLL
     )
     through = jnp.einsum(
         "rbj,rij->rbi", by_recalled[:, 0], kernel, preferred_element_type=jnp.float32
     )
     first = jnp.where(reset[:, 0, :, None], 0.0, kept + through)
-    return tuple(x.reshape(*runs, *x.shape[1:]) for x in (first, by_recalled, by_input_n))
+    by_biases = jnp.split(sums.sum(1), [3 * width], axis=-1)
+    outputs = first, by_recalled, by_projected, *by_biases
+    return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
 
 def _merge_runs(axes: int, *arrays: Array) -> tuple[Array, ...]:
@@ -113,10 +124,11 @@ def _step_call(
     """A function of time and `buffers`, which it changes in place."""
     runs, batch, width = buffers[0].shape
     first = 1 + len(given)
+    columns, rows = width // sizes.columns, batch // sizes.rows
     call = pl.pallas_call(
         partial(body, sizes=sizes),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in buffers],
-        grid=(runs, width // sizes.columns, batch // sizes.rows),
+        grid=(runs, columns, rows) if sizes.runs_first else (columns, rows, runs),
         input_output_aliases={first + i: i for i in range(len(buffers))},
         compiler_params=triton.CompilerParams(num_warps=sizes.warps, num_stages=sizes.stages),
         interpret=interpret,
@@ -125,11 +137,12 @@ def _step_call(
     return lambda t, buffers: call(jnp.reshape(t, (1,)), *given, *buffers)
 
 
-def _block(sizes: Sizes, width: int) -> tuple[Any, Any, list[Any]]:
-    """This program's run, its rows, and its columns of r, z and n."""
-    run, column, row = (pl.program_id(axis) for axis in range(3))
-    columns = [pl.ds(gate * width + column * sizes.columns, sizes.columns) for gate in range(3)]
-    return run, pl.ds(row * sizes.rows, sizes.rows), columns
+def _block(sizes: Sizes, width: int) -> tuple[Any, Any, Any, list[Any]]:
+    """This program's run, its block of rows, these rows, and its columns of up to four gates."""
+    first, second, third = (pl.program_id(axis) for axis in range(3))
+    run, column, row = (first, second, third) if sizes.runs_first else (third, first, second)
+    columns = [pl.ds(part * width + column * sizes.columns, sizes.columns) for part in range(4)]
+    return run, row, pl.ds(row * sizes.rows, sizes.rows), columns
 
 
 def _product(x: Array, weights: Array, weights_axis: int = 0) -> Array:
@@ -138,29 +151,39 @@ def _product(x: Array, weights: Array, weights_axis: int = 0) -> Array:
     return jax.lax.dot_general(x, weights, axes, preferred_element_type=jnp.float32)
 
 
+def _tanh(x: Array) -> Array:
+    """Within 2e-7. The library has one way for small and one for large numbers, and takes both."""
+    return 2.0 * jax.nn.sigmoid(2.0 * x) - 1.0
+
+
 def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     kernel, bias, projected, reset = refs[:4]
     state, states, remembered, recalled = refs[8:]  # refs[4:8] are the same memory
     last, width = states.shape[1] - 1, states.shape[-1]
     t = time[0]
-    run, rows, columns = _block(sizes, width)
+    run, _, rows, columns = _block(sizes, width)
+    own, *_ = columns = columns[:3]
+
+    def read() -> tuple[Any, ...]:
+        starts_anew = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
+        inputs = [projected[run, t, rows, c] for c in columns]
+        return inputs, bias[run, own][None], state[run, rows, own], starts_anew[:, None]
 
     def add(k: Array, sums: list[Array]) -> list[Array]:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
         h = remembered[run, t, rows, chunk]
         return [s + _product(h, kernel[run, chunk, c]) for s, c in zip(sums, columns, strict=True)]
 
+    given = read() if sizes.early else ()
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
     sums = jax.lax.fori_loop(0, width // sizes.chunk, add, [zeros] * 3)
     rounded = [x.astype(recalled.dtype) for x in sums]
+    inputs, own_bias, before, starts_anew = given or read()
+    _, z, n, _ = gates(inputs, rounded, own_bias, _tanh)
+    after = (1.0 - z) * n + z * before
     for c, x in zip(columns, rounded, strict=True):
         recalled[run, t, rows, c] = x
-    inputs = [projected[run, t, rows, c] for c in columns]
-    own = columns[0]
-    _, z, n, _ = gates(inputs, rounded, bias[run, own][None])
-    after = (1.0 - z) * n + z * state[run, rows, own]
-    states[run, t, rows, own] = after
-    starts_anew = reset[run, jnp.minimum(t + 1, last), rows][:, None] != 0
+    states[run, t, rows, own] = after.astype(states.dtype)
     after = jnp.where(starts_anew, 0.0, after)
     state[run, rows, own] = after
 
@@ -172,27 +195,40 @@ def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
 def _backward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     """First the product of the step after this one, then the gates of this one."""
     kernel, bias, projected, reset, remembered, recalled, wanted = refs[:7]
-    kept, by_recalled, by_input_n = refs[10:]  # refs[7:10] are the same memory
+    kept, by_recalled, by_projected, sums = refs[11:]  # refs[7:11] are the same memory
     last, width = wanted.shape[1] - 1, wanted.shape[-1]
     t = time[0]
-    run, rows, columns = _block(sizes, width)
+    run, row, rows, columns = _block(sizes, width)
     own = columns[0]
     following = jnp.minimum(t + 1, last)
+
+    def read() -> tuple[Any, ...]:
+        inputs, states = ([x[run, t, rows, c] for c in columns[:3]] for x in (projected, recalled))
+        at_once = wanted[run, t, rows, own], kept[run, rows, own]
+        return inputs, states, bias[run, own][None], remembered[run, t, rows, own], *at_once
 
     def add(k: Array, total: Array) -> Array:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
         through = by_recalled[run, following, rows, chunk]
         return total + _product(through, kernel[run, own, chunk], weights_axis=1)
 
+    given = read() if sizes.early else ()
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
     through = jax.lax.fori_loop(0, 3 * width // sizes.chunk, add, zeros)
-    # Nothing follows the last step: what was read there is not yet written, and not used.
-    goes_on = (reset[run, following, rows][:, None] == 0) & (t < last)
-    total = wanted[run, t, rows, own] + jnp.where(goes_on, kept[run, rows, own] + through, 0.0)
-    inputs, states = ([x[run, t, rows, c] for c in columns] for x in (projected, recalled))
-    r, z, n, inner = gates(inputs, states, bias[run, own][None])
-    *by_sums, by_n = slopes(total, remembered[run, t, rows, own], r, z, n, inner)
-    for c, x in zip(columns, by_sums, strict=True):
-        by_recalled[run, t, rows, c] = x.astype(by_recalled.dtype)
-    by_input_n[run, t, rows, own] = by_n.astype(by_input_n.dtype)
+    inputs, states, own_bias, before, wanted_now, later = given or read()
+    # Nothing follows the last step: what the product has read there is not yet written.
+    is_last = t == last
+    later += jnp.where(is_last, 0.0, through)
+    goes_on = is_last | (reset[run, following, rows][:, None] == 0)
+    total = wanted_now + jnp.where(goes_on, later, 0.0)
+    r, z, n, inner = gates(inputs, states, own_bias, _tanh)
+    by_r, by_z, by_recalled_n, by_n = slopes(total, before, r, z, n, inner)
+    for buffer, parts in (
+        (by_recalled, (by_r, by_z, by_recalled_n)),
+        (by_projected, (by_r, by_z, by_n)),
+    ):
+        for c, x in zip(columns, parts, strict=False):
+            buffer[run, t, rows, c] = x.astype(buffer.dtype)
     kept[run, rows, own] = total * z
+    for c, x in zip(columns, (by_r, by_z, by_n, by_recalled_n), strict=True):
+        sums[run, row, c] += x.sum(0)
