@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from maskless.nets.encoders import one_hots_and_rows
-from maskless.nets.glyph_kernel import BLOCK, fits, rectified_rows
+from maskless.nets.glyph_kernel import FORWARD, fits, rectified_rows
 from maskless.nets.heads import rectified
 
 PLACES, IDS, WIDTH, RUNS = 3, 24, 16, 2
@@ -14,10 +14,10 @@ PLACES, IDS, WIDTH, RUNS = 3, 24, 16, 2
 def test_values_and_gradients_for_several_runs():
     """For all ids, those outside the tables too; several blocks for each of two programs."""
     random = np.random.default_rng(0)
-    ids = jnp.int8(random.integers(-3, 60, (RUNS, PLACES, 6 * BLOCK)))
+    ids = jnp.int8(random.integers(-3, 60, (RUNS, PLACES, 6 * FORWARD.block)))
     tables = jnp.float32(random.normal(size=(RUNS, PLACES, IDS, WIDTH)))
     bias = jnp.float32(random.normal(size=(RUNS, WIDTH)))
-    wanted = jnp.bfloat16(random.normal(size=(6 * BLOCK, WIDTH)))
+    wanted = jnp.bfloat16(random.normal(size=(6 * FORWARD.block, WIDTH)))
 
     def both(of):
         def total(tables, bias, ids):
@@ -37,5 +37,5 @@ def test_values_and_gradients_for_several_runs():
 
 
 def test_only_whole_blocks_fit():
-    assert fits(jnp.zeros((9, 3 * BLOCK), jnp.int8))
-    assert not fits(jnp.zeros((9, BLOCK + 16), jnp.int8))
+    assert fits(jnp.zeros((9, 3 * FORWARD.block), jnp.int8))
+    assert not fits(jnp.zeros((9, FORWARD.block + 16), jnp.int8))

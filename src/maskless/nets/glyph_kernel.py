@@ -1,32 +1,50 @@
 """GlyphNet's first layer as one GPU kernel, and its derivative as another.
 
 XLA writes the one-hots of all windows to memory (3.5 kB per observation), reads them for the
-product, and again for its derivative. Here each program makes those of its windows itself, and
-memory sees the ids, the outcome and the tables only.
+product, and again for its derivative. Here memory sees the ids, the outcome and the tables only.
+
+The ids of up to five places of a window travel in one number, its key, five bits each. Forward, each
+program adds up the rows that its windows ask for. Backward, the one-hots of all rows of five tables
+are one comparison with the key, made in the registers where the product reads them.
 
 `maskless.nets.kernels` says when it is used.
 """
 
 from functools import partial
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jaxtyping import Array, Float, Int8
+from jaxtyping import Array, Float, Int8, Int32
 
-BLOCK = 128
-"""Windows that are computed at once."""
-PROGRAMS = 32
-"""At most, that the derivative is divided among: each adds up over its windows."""
-IDS = 32
-"""Rows of a table here: a power of two, as the compiler wants it, and the last one has zeros."""
+BITS = 5
+"""Of an id in a key."""
+NO_ID = 2**BITS - 1
+"""Stands for ids that no table has: tables have fewer rows."""
+ROWS = 128
+"""Of a product of one-hots: those of up to five tables, and one more."""
+
+
+class Sizes(NamedTuple):
+    """How the work is divided."""
+
+    block: int = 128
+    """Windows that are computed at once."""
+    warps: int = 4
+    stages: int = 2
+    programs: int = 32
+    """At most, that the derivative of a run is divided among: each adds up over its windows."""
+
+
+FORWARD, BACKWARD = Sizes(), Sizes(block=64, warps=8)
 
 
 def fits(ids: Int8[Array, "places windows"]) -> bool:
-    return ids.shape[1] % BLOCK == 0
+    return all(ids.shape[1] % sizes.block == 0 for sizes in (FORWARD, BACKWARD))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -37,80 +55,126 @@ def rectified_rows(
     interpret: bool = False,
 ) -> Float[Array, "windows width"]:
     """relu(bias + the rows with these ids, one of each table), in the tables' dtype."""
-    missing = IDS - tables.shape[1]
-    tables = jnp.pad(tables, ((0, 0), (0, missing), (0, 0)))
-    windows, width = ids.shape[1], tables.shape[-1]
-    call = pl.pallas_call(
-        _forward,
-        out_shape=jax.ShapeDtypeStruct((windows, width), tables.dtype),
-        grid=(windows // BLOCK,),
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
-        interpret=interpret,
-        name="glyph_rows",
-    )
-    outcome: Array = call(tables, ids, bias)
-    return outcome
-
-
-def _forward(tables: Any, ids: Any, bias: Any, outcome: Any) -> None:
-    windows = pl.ds(pl.program_id(0) * BLOCK, BLOCK)
-    total = jnp.zeros((BLOCK, tables.shape[-1]), jnp.float32) + bias[...][None]
-    for place in range(tables.shape[0]):
-        rows = ids[place, windows].astype(jnp.int32)
-        rows = jnp.where((rows >= 0) & (rows < IDS), rows, IDS - 1)
-        total += tables[place, rows, :].astype(jnp.float32)
-    outcome[windows, :] = jnp.maximum(total, 0.0).astype(outcome.dtype)
+    return sums_of_rows(tables, keys_of(ids, tables.shape[1]), bias, interpret=interpret)
 
 
 def _rows_forward(
     tables: Array, ids: Array, bias: Array, interpret: bool
 ) -> tuple[Array, tuple[Array, ...]]:
-    outcome = rectified_rows(tables, ids, bias, interpret)
-    return outcome, (tables, ids, outcome)
+    keys = keys_of(ids, tables.shape[1])
+    outcome = sums_of_rows(tables, keys, bias, interpret=interpret)
+    return outcome, (tables, keys, outcome)
 
 
 def _rows_backward(interpret: bool, residuals: Any, wanted: Array) -> tuple[Any, ...]:
-    tables, ids, outcome = residuals
-    places, rows, width = tables.shape
-    programs = gcd(PROGRAMS, ids.shape[1] // BLOCK)
-    call = pl.pallas_call(
-        _backward,
-        out_shape=(
-            jax.ShapeDtypeStruct((programs, places, IDS, width), jnp.float32),
-            jax.ShapeDtypeStruct((programs, width), jnp.float32),
-        ),
-        grid=(programs,),
-        compiler_params=triton.CompilerParams(num_warps=8, num_stages=2),
-        interpret=interpret,
-        name="glyph_rows_backward",
-    )
-    by_tables, by_bias = call(ids, outcome, wanted)
-    return by_tables.sum(0)[:, :rows].astype(tables.dtype), None, by_bias.sum(0)
-
-
-def _backward(ids: Any, outcome: Any, wanted: Any, by_tables: Any, by_bias: Any) -> None:
-    program = pl.program_id(0)
-    places, width = ids.shape[0], outcome.shape[-1]
-    blocks = ids.shape[1] // BLOCK // by_bias.shape[0]
-
-    rows = jax.lax.broadcasted_iota(jnp.int32, (IDS, BLOCK), 0)
-
-    def add(i: Array, sums: list[Array]) -> list[Array]:
-        some = pl.ds((program * blocks + i) * BLOCK, BLOCK)
-        gradient = jnp.where(outcome[some, :] > 0.0, wanted[some, :], 0.0).astype(wanted.dtype)
-        added = [sums[0] + gradient.astype(jnp.float32).sum(0)]
-        for place in range(places):
-            chosen = ids[place, some].astype(jnp.int32)[None] == rows
-            new = jnp.dot(
-                chosen.astype(gradient.dtype), gradient, preferred_element_type=jnp.float32
-            )
-            added.append(sums[1 + place] + new)
-        return added
-
-    nothing = [jnp.zeros(width, jnp.float32), *[jnp.zeros((IDS, width), jnp.float32)] * places]
-    by_bias[program, :], *sums = jax.lax.fori_loop(0, blocks, add, nothing)
-    for place, total in enumerate(sums):
-        by_tables[program, place] = total
+    tables, keys, outcome = residuals
+    places, rows, _ = tables.shape
+    by_tables, by_bias = derivatives(keys, outcome, wanted, places, rows, interpret=interpret)
+    return by_tables.astype(tables.dtype), None, by_bias
 
 
 rectified_rows.defvjp(_rows_forward, _rows_backward)
+
+
+def _per_key(rows: int) -> int:
+    """Tables of this many rows that one product of one-hots serves."""
+    return min(32 // BITS - 1, (ROWS - 1) // rows)
+
+
+def keys_of(ids: Int8[Array, "places windows"], rows: int) -> Int32[Array, "keys windows"]:
+    known = jnp.where((ids >= 0) & (ids < rows), ids, NO_ID).astype(jnp.int32)
+    step = _per_key(rows)
+    groups = [known[start : start + step] for start in range(0, len(ids), step)]
+    return jnp.stack([sum(x << BITS * i for i, x in enumerate(group)) for group in groups])
+
+
+def sums_of_rows(
+    tables: Float[Array, "places ids width"],
+    keys: Int32[Array, "keys windows"],
+    bias: Float[Array, " width"],
+    sizes: Sizes = FORWARD,
+    interpret: bool = False,
+) -> Float[Array, "windows width"]:
+    (_, rows, width), windows = tables.shape, keys.shape[1]
+    tables = jnp.pad(tables, ((0, 0), (0, NO_ID + 1 - rows), (0, 0)))
+    call = pl.pallas_call(
+        partial(_forward, per_key=_per_key(rows), block=sizes.block),
+        out_shape=jax.ShapeDtypeStruct((windows, width), tables.dtype),
+        grid=(windows // sizes.block,),
+        compiler_params=triton.CompilerParams(num_warps=sizes.warps, num_stages=sizes.stages),
+        interpret=interpret,
+        name="glyph_rows",
+    )
+    outcome: Array = call(tables, keys, bias)
+    return outcome
+
+
+def _forward(tables: Any, keys: Any, bias: Any, outcome: Any, per_key: int, block: int) -> None:
+    windows = pl.ds(pl.program_id(0) * block, block)
+    total = jnp.zeros((block, tables.shape[-1]), jnp.float32) + bias[...][None]
+    for number in range(keys.shape[0]):
+        key = keys[number, windows]
+        for i, place in enumerate(range(tables.shape[0])[number * per_key :][:per_key]):
+            total += tables[place, (key >> BITS * i) & NO_ID, :].astype(jnp.float32)
+    outcome[windows, :] = jnp.maximum(total, 0.0).astype(outcome.dtype)
+
+
+def derivatives(
+    keys: Int32[Array, "keys windows"],
+    outcome: Float[Array, "windows width"],
+    wanted: Float[Array, "windows width"],
+    places: int,
+    rows: int,
+    sizes: Sizes = BACKWARD,
+    interpret: bool = False,
+) -> tuple[Float[Array, "places rows width"], Float[Array, " width"]]:
+    """By the tables and by the bias."""
+    (numbers, windows), width = keys.shape, outcome.shape[-1]
+    programs = gcd(sizes.programs, windows // sizes.block)
+    call = pl.pallas_call(
+        partial(_backward, block=sizes.block),
+        out_shape=jax.ShapeDtypeStruct((programs, numbers, ROWS, width), jnp.float32),
+        grid=(programs,),
+        compiler_params=triton.CompilerParams(num_warps=sizes.warps, num_stages=sizes.stages),
+        interpret=interpret,
+        name="glyph_rows_backward",
+    )
+    sums = call(keys, _ids_of_rows(rows), outcome, wanted).sum(0)
+    used = _per_key(rows) * rows
+    # After the last table of a key comes id 0 of a place that it does not have. Five bits of zeros:
+    # every window has this id.
+    return sums[:, :used].reshape(-1, rows, width)[:places], sums[0, used]
+
+
+def _ids_of_rows(rows: int) -> Int32[Array, "2 ROWS"]:
+    """The id that each row of a product stands for, where keys have it; and the bits to look at.
+
+    Read from memory rather than computed in the kernel: only numbers that were read does the
+    compiler bring into the registers of a product before it makes one-hots of them.
+    """
+    place, row = np.divmod(np.arange(ROWS), rows)
+    both = np.stack([row, np.full(ROWS, NO_ID)]).astype(np.uint32) << BITS * place.astype(np.uint32)
+    return jnp.asarray(both.astype(np.int32))
+
+
+def _backward(
+    keys: Any, ids_of_rows: Any, outcome: Any, wanted: Any, sums: Any, block: int
+) -> None:
+    program, (programs, numbers, _, width) = pl.program_id(0), sums.shape
+    blocks = keys.shape[1] // block // programs
+    ids, bits = ids_of_rows[0, :][:, None], ids_of_rows[1, :][:, None]
+
+    def add(i: Array, totals: list[Array]) -> list[Array]:
+        some = pl.ds((program * blocks + i) * block, block)
+        gradient = jnp.where(outcome[some, :] > 0.0, wanted[some, :], 0.0).astype(wanted.dtype)
+
+        def rows_of(number: int) -> Array:
+            chosen = ((keys[number, some][None] ^ ids) & bits) == 0
+            one_hots = chosen.astype(gradient.dtype)
+            return jnp.dot(one_hots, gradient, preferred_element_type=jnp.float32)
+
+        return [total + rows_of(number) for number, total in enumerate(totals)]
+
+    nothing = [jnp.zeros((ROWS, width), jnp.float32)] * numbers
+    for number, total in enumerate(jax.lax.fori_loop(0, blocks, add, nothing)):
+        sums[program, number] = total
