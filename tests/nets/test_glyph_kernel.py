@@ -8,11 +8,11 @@ from maskless.nets.encoders import one_hots_and_rows
 from maskless.nets.glyph_kernel import FORWARD, fits, rectified_rows
 from maskless.nets.heads import rectified
 
-PLACES, IDS, WIDTH, RUNS = 3, 24, 16, 2
+PLACES, IDS, WIDTH, RUNS = 7, 24, 16, 2
 
 
 def test_values_and_gradients_for_several_runs():
-    """For all ids, those outside the tables too; several blocks for each of two programs."""
+    """For all ids, those outside the tables too; two keys, and several blocks for each program."""
     random = np.random.default_rng(0)
     ids = jnp.int8(random.integers(-3, 60, (RUNS, PLACES, 6 * FORWARD.block)))
     tables = jnp.float32(random.normal(size=(RUNS, PLACES, IDS, WIDTH)))

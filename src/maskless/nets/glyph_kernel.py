@@ -3,9 +3,9 @@
 XLA writes the one-hots of all windows to memory (3.5 kB per observation), reads them for the
 product, and again for its derivative. Here memory sees the ids, the outcome and the tables only.
 
-The ids of up to five places of a window travel in one number, its key, five bits each. Forward, each
-program adds up the rows that its windows ask for. Backward, the one-hots of all rows of five tables
-are one comparison with the key, made in the registers where the product reads them.
+The ids of up to five places of a window travel in one number, its key, five bits each. Forward,
+each program adds up the rows that its windows ask for. Backward, the one-hots for all rows of five
+tables are one comparison with the key, made in the registers where the product reads them.
 
 `maskless.nets.kernels` says when it is used.
 """
@@ -32,7 +32,7 @@ ROWS = 128
 class Sizes(NamedTuple):
     """How the work is divided."""
 
-    block: int = 128
+    block: int = 64
     """Windows that are computed at once."""
     warps: int = 4
     stages: int = 2
@@ -40,7 +40,7 @@ class Sizes(NamedTuple):
     """At most, that the derivative of a run is divided among: each adds up over its windows."""
 
 
-FORWARD, BACKWARD = Sizes(), Sizes(block=64, warps=8)
+FORWARD, BACKWARD = Sizes(), Sizes(warps=8, stages=3)
 
 
 def fits(ids: Int8[Array, "places windows"]) -> bool:
