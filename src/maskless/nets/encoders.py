@@ -131,10 +131,11 @@ class GlyphMap(nn.Module):
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
         tables = tables_of_places(table, kernel).astype(dtype)
         if kernels.wanted(dtype):
-            from maskless.nets.glyph_kernel import fits, rectified_rows
+            from maskless.nets.glyph_kernel import fits, keys_of, rectified_rows
 
-            if fits(places := jnp.stack(_taps(ids)).reshape(9, -1)):
-                return rectified_rows(tables, places, bias)
+            if fits(4 * 4 * len(ids)):
+                places = [x.reshape(-1) for x in _taps(ids)]
+                return rectified_rows(tables, keys_of(places, GLYPHS_IN_USE), bias)
         return rectified(*one_hots_and_rows(tables, _windows(ids[..., None]), dtype), bias)
 
     def _convolve(self, x: Float[Array, "samples 1024"]) -> Float[Array, "samples 512"]:

@@ -10,6 +10,7 @@ tables are one comparison with the key, made in the registers where the product 
 `maskless.nets.kernels` says when it is used.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from math import gcd
 from typing import Any, NamedTuple
@@ -43,25 +44,37 @@ class Sizes(NamedTuple):
 FORWARD, BACKWARD = Sizes(), Sizes(warps=8, stages=3)
 
 
-def fits(ids: Int8[Array, "places windows"]) -> bool:
-    return all(ids.shape[1] % sizes.block == 0 for sizes in (FORWARD, BACKWARD))
+def fits(windows: int) -> bool:
+    return all(windows % sizes.block == 0 for sizes in (FORWARD, BACKWARD))
+
+
+def _per_key(rows: int) -> int:
+    """Tables of this many rows that one product of one-hots serves."""
+    return min(32 // BITS - 1, (ROWS - 1) // rows)
+
+
+def keys_of(ids: Sequence[Int8[Array, " windows"]], rows: int) -> Int32[Array, "keys windows"]:
+    """Of windows with these ids in their places, for tables of this many rows."""
+    known = [jnp.where((x >= 0) & (x < rows), x, NO_ID).astype(jnp.int32) for x in ids]
+    step = _per_key(rows)
+    groups = [known[start : start + step] for start in range(0, len(ids), step)]
+    return jnp.stack([sum(x << BITS * i for i, x in enumerate(group)) for group in groups])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def rectified_rows(
     tables: Float[Array, "places ids width"],
-    ids: Int8[Array, "places windows"],
+    keys: Int32[Array, "keys windows"],
     bias: Float[Array, " width"],
     interpret: bool = False,
 ) -> Float[Array, "windows width"]:
     """relu(bias + the rows with these ids, one of each table), in the tables' dtype."""
-    return sums_of_rows(tables, keys_of(ids, tables.shape[1]), bias, interpret=interpret)
+    return sums_of_rows(tables, keys, bias, interpret=interpret)
 
 
 def _rows_forward(
-    tables: Array, ids: Array, bias: Array, interpret: bool
+    tables: Array, keys: Array, bias: Array, interpret: bool
 ) -> tuple[Array, tuple[Array, ...]]:
-    keys = keys_of(ids, tables.shape[1])
     outcome = sums_of_rows(tables, keys, bias, interpret=interpret)
     return outcome, (tables, keys, outcome)
 
@@ -74,18 +87,6 @@ def _rows_backward(interpret: bool, residuals: Any, wanted: Array) -> tuple[Any,
 
 
 rectified_rows.defvjp(_rows_forward, _rows_backward)
-
-
-def _per_key(rows: int) -> int:
-    """Tables of this many rows that one product of one-hots serves."""
-    return min(32 // BITS - 1, (ROWS - 1) // rows)
-
-
-def keys_of(ids: Int8[Array, "places windows"], rows: int) -> Int32[Array, "keys windows"]:
-    known = jnp.where((ids >= 0) & (ids < rows), ids, NO_ID).astype(jnp.int32)
-    step = _per_key(rows)
-    groups = [known[start : start + step] for start in range(0, len(ids), step)]
-    return jnp.stack([sum(x << BITS * i for i, x in enumerate(group)) for group in groups])
 
 
 def sums_of_rows(
