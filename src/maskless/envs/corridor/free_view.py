@@ -21,11 +21,11 @@ Words = UInt32[Array, "21 lanes"]
 _RowState = tuple[Bitmap, Bitmap, Array]  # carried, clear squares, columns reached so far
 
 _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
-_NEAR = _LAST_ROW
+NEAR = _LAST_ROW
 """The near view reaches this many columns to each side: as far as rows go, so that rows and
 columns share one table of slopes, and a row fits into one word."""
-_WINDOW = np.uint32((2 << _NEAR) - 1)
-_FORGOTTEN_COLUMN = WIDTH - 2
+WINDOW = np.uint32((2 << NEAR) - 1)
+FORGOTTEN_COLUMN = WIDTH - 2
 
 
 def could_see(true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes) -> Bitmap:
@@ -38,7 +38,7 @@ def could_see(true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes) -> Bitma
     towards = jnp.concatenate([y, y, _LAST_ROW - y, _LAST_ROW - y])
     (near,) = bitmaps.drop_rows(true, (extended,), towards)
     lines = _near_lines(true, near)
-    edge = jnp.concatenate([_FORGOTTEN_COLUMN - x, jnp.full_like(x, -1)] * 2)
+    edge = jnp.concatenate([FORGOTTEN_COLUMN - x, jnp.full_like(x, -1)] * 2)
     views, farther = _near_view(near, lines, edge)
     views = _far_views(true, views, farther, clear, y, x, lines, edge)
     halves = once(_put_sides_together, views, x)
@@ -106,9 +106,9 @@ def _near_lines(true: Bool[Array, ""], rows: Words) -> Words:
     lanes = rows.shape[1]
     turned = once(bitmaps.transpose, jnp.pad(rows, ((0, 32 - HEIGHT), (0, 0))))
     octants = jnp.concatenate([rows[1:], turned[1:HEIGHT]], axis=1)
-    lines = sight_lines.free_lines(true, octants, max_short=_NEAR)
+    lines = sight_lines.free_lines(true, octants, max_short=NEAR)
     steep, flat = lines[:, :lanes], lines[:, lanes:]
-    flat = once(bitmaps.transpose, jnp.pad(flat, ((1, 31 - _NEAR), (0, 0))))[:HEIGHT]
+    flat = once(bitmaps.transpose, jnp.pad(flat, ((1, 31 - NEAR), (0, 0))))[:HEIGHT]
     in_steep = ((np.uint32(2) << np.arange(HEIGHT, dtype=np.uint32)) - 1)[:, None]  # 0..row
     steep = jnp.pad(steep, ((1, 0), (0, 0)))
     return once(lambda s, f: (s & in_steep) | (f & ~in_steep) | np.uint32(1), steep, flat)
@@ -122,7 +122,7 @@ def _full_lines(true: Bool[Array, ""], rows: Bitmap, near_lines: Words) -> Bitma
     lines = sight_lines.free_lines(true, octants, max_short=_LAST_ROW)
     lines = jnp.pad(lines, ((1, 32 * bitmaps.WORDS - WIDTH), (0, 0)))
     words = [turn(lines[first : first + 32])[:HEIGHT] for first in range(0, lines.shape[0], 32)]
-    words[0] = (words[0] & ~_WINDOW) | (near_lines & _WINDOW)
+    words[0] = (words[0] & ~WINDOW) | (near_lines & WINDOW)
     return tuple(words)
 
 
@@ -130,9 +130,9 @@ def _full_lines(true: Bool[Array, ""], rows: Bitmap, near_lines: Words) -> Bitma
 
 
 def _near_view(near: Words, lines: Words, edge: Lanes) -> tuple[Bitmap, Bool[Array, " lanes"]]:
-    (seen,), farther = _view((near & _WINDOW,), (lines,), edge)
+    (seen,), farther = _view((near & WINDOW,), (lines,), edge)
     nothing = jnp.zeros_like(seen)
-    return (seen & _WINDOW, nothing, nothing), farther
+    return (seen & WINDOW, nothing, nothing), farther
 
 
 def _far_views(
@@ -145,7 +145,7 @@ def _far_views(
     near_lines: Words,
     edge: Lanes,
 ) -> Bitmap:
-    """Replaces the view of the quadrants that reach beyond `_NEAR` columns.
+    """Replaces the view of the quadrants that reach beyond `NEAR` columns.
 
     They are few (about one in fifty), so they are collected from the whole batch and done some
     at a time.
@@ -170,7 +170,7 @@ def _view(clear: Bitmap, lines: Bitmap, edge: Lanes) -> tuple[Bitmap, Bool[Array
     """The free view in quadrants, from the hero's row outward.
 
     `edge` is the column where a wall can be forgotten, or negative. Also tells whether the view
-    comes as far as column `_NEAR`.
+    comes as far as column `NEAR`.
     """
     edge_row = bitmaps.single_column(edge, len(clear))
     hero = bitmaps.single_column(jnp.zeros_like(edge), len(clear))
@@ -178,19 +178,19 @@ def _view(clear: Bitmap, lines: Bitmap, edge: Lanes) -> tuple[Bitmap, Bool[Array
     run = bitmaps.flood(first_clear, hero)
     first = each(lambda r, o, c: r | (o & ~c), run, bitmaps.outward(run), first_clear)
 
-    def next_row(state: _RowState, inputs: tuple[Bitmap, Bitmap]) -> tuple[_RowState, Bitmap]:
+    def one_row(state: _RowState, inputs: tuple[Bitmap, Bitmap]) -> tuple[_RowState, Bitmap]:
         carried, previous, reached = state
         here, free = inputs
-        seen, carried = _next_row(carried, previous, here, free, edge_row)
+        seen, carried = next_row(carried, previous, here, free, edge_row)
         return (carried, here, reached | carried[0]), seen
 
     inputs = each(lambda word: word[1:], clear), each(lambda word: word[1:], lines)
-    (_, _, reached), seen = bitmaps.scan(next_row, (first, first_clear, first[0]), inputs)
+    (_, _, reached), seen = bitmaps.scan(one_row, (first, first_clear, first[0]), inputs)
     view = each(lambda f, s: jnp.concatenate([f[None], s]), first, seen)
-    return view, ((reached >> _NEAR) & 1).astype(bool)
+    return view, ((reached >> NEAR) & 1).astype(bool)
 
 
-def _next_row(
+def next_row(
     carried: Bitmap, previous: Bitmap, clear: Bitmap, free: Bitmap, edge: Bitmap
 ) -> tuple[Bitmap, Bitmap]:
     """One row: (the squares seen, the set carried to the next row).

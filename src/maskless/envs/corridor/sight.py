@@ -121,16 +121,31 @@ def _sight(
         seen = jax.lax.map(lambda part: _sight_together(*part), tuple(parts))
         return jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[:batch], seen)
 
-    return jax.lax.platform_dependent(flags, position, cpu=in_parts, default=_sight_together)
+    together = functools.partial(_sight_together, view=_free_view(batch))
+    return jax.lax.platform_dependent(flags, position, cpu=in_parts, default=together)
+
+
+def _free_view(batch: int) -> Callable[..., Bitmap]:
+    """`free_view.could_see`, or the same in kernels of our own where they are wanted."""
+    if jax.default_backend() == "gpu":
+        # Both take a while to import, and only GPUs need them.
+        from maskless.envs.corridor import sight_kernel
+        from maskless.nets import kernels
+
+        if kernels.wanted(jnp.bfloat16) and sight_kernel.fits(batch):
+            return sight_kernel.could_see
+    return free_view.could_see
 
 
 def _sight_together(
-    flags: UInt8[Array, "batch 21 80"], position: Int32[Array, "batch 2"]
+    flags: UInt8[Array, "batch 21 80"],
+    position: Int32[Array, "batch 2"],
+    view: Callable[..., Bitmap] = free_view.could_see,
 ) -> tuple[Bool[Array, "batch 21 80"], Bool[Array, "batch 21 80"]]:
     y, x = position[:, 0], position[:, 1]
     true = y[0] >= 0
     clear, lit, barrier, wall = bitmaps.pack(true, flags, 4)
-    could_see = free_view.could_see(true, clear, y, x)
+    could_see = view(true, clear, y, x)
     seen, drawn = bitmaps.once(true, _seen_and_drawn, could_see, lit, barrier, wall, y, x)
     return bitmaps.unpack(true, seen), bitmaps.unpack(true, drawn)
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, UInt32
 
 from maskless.envs.corridor import bitmaps
 
-_ONES = np.uint32(0xFFFFFFFF)
+ONES = np.uint32(0xFFFFFFFF)
 _MOST_UNROLLED = 400
 """Up to so many targets are picked by straight code: ten times faster than indexing on a CPU, but
 it has to be compiled."""
@@ -46,7 +46,7 @@ class _Tables:
 
 
 @functools.cache
-def _tables(max_long: int, max_short: int) -> _Tables:
+def slope_tables(max_long: int, max_short: int) -> _Tables:
     """For the targets 1..max_long ahead and 1..max_short aside (never more than ahead)."""
     reach: dict[Fraction, int] = {}  # slope -> the farthest target that has it
     for long in range(1, max_long + 1):
@@ -71,12 +71,12 @@ def _tables(max_long: int, max_short: int) -> _Tables:
 
     terms = max(len(squares) for sides in through for squares in sides)
     side_table = np.zeros((max_long, words, terms), np.uint32)
-    spared = np.full((max_long, words, terms), _ONES, np.uint32)
+    spared = np.full((max_long, words, terms), ONES, np.uint32)
     for i, sides in enumerate(through):
         for word, squares in enumerate(sides):
             for term, (side, mask) in enumerate(sorted(squares.items())):
                 side_table[i, word, term] = side
-                spared[i, word, term] = _ONES ^ np.uint32(mask)
+                spared[i, word, term] = ONES ^ np.uint32(mask)
     return _Tables(
         (target // 32).astype(np.int32), (target % 32).astype(np.uint32), side_table, spared
     )
@@ -91,7 +91,7 @@ def free_lines(
     result, bit j of word i - 1 tells whether all squares strictly between hero and (i, j) are
     clear; it has a meaning for 1 <= j <= min(i, max_short).
     """
-    tables = _tables(clear.shape[0], max_short)
+    tables = slope_tables(clear.shape[0], max_short)
 
     def step(free: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
         here, side, spared = inputs
@@ -101,7 +101,7 @@ def free_lines(
             free = free & ((np.uint32(0) - seen_through) | spared[:, term, None])
         return free, before
 
-    start = jnp.full((tables.words, clear.shape[1]), _ONES)
+    start = jnp.full((tables.words, clear.shape[1]), ONES)
     _, free = bitmaps.scan(
         step, start, (clear, jnp.asarray(tables.side), jnp.asarray(tables.spared))
     )
