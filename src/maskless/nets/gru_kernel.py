@@ -36,9 +36,13 @@ class Sizes(NamedTuple):
     """What the gates need is on its way during the product, rather than asked for after it."""
     runs_first: bool = True
     """Neighbouring programs are those of different runs, rather than of one."""
+    hints: bool = True
+    """The cache is told what is used once, so that it keeps the weights for the next step."""
 
 
 FORWARD, BACKWARD = Sizes(), Sizes()
+COPIES = 16
+"""Of each sum of rows: the smallest product has as many rows, and one is wanted."""
 
 
 def fits(batch: int, width: int) -> bool:
@@ -97,8 +101,8 @@ def backward_loop(
     kernel, reset, recalled = given[0], given[3], given[5]
     by_recalled, by_projected = jnp.empty_like(recalled), jnp.empty_like(recalled)
     width = wanted.shape[-1]
-    # Every block of rows adds up its own.
-    sums = jnp.zeros((kernel.shape[0], batch // sizes.rows, 4 * width), jnp.float32)
+    blocks = batch // sizes.rows
+    sums = jnp.empty((kernel.shape[0], blocks, time + COPIES - 1, 4 * width), jnp.float32)
     buffers = kept, by_recalled, by_projected, sums
     step = _step_call(_backward_step, given, buffers, sizes, interpret)
     kept, by_recalled, by_projected, sums = jax.lax.fori_loop(
@@ -108,7 +112,7 @@ def backward_loop(
         "rbj,rij->rbi", by_recalled[:, 0], kernel, preferred_element_type=jnp.float32
     )
     first = jnp.where(reset[:, 0, :, None], 0.0, kept + through)
-    by_biases = jnp.split(sums.sum(1), [3 * width], axis=-1)
+    by_biases = jnp.split(sums[:, :, :time].sum((1, 2)), [3 * width], axis=-1)
     outputs = first, by_recalled, by_projected, *by_biases
     return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
@@ -156,6 +160,19 @@ def _tanh(x: Array) -> Array:
     return 2.0 * jax.nn.sigmoid(2.0 * x) - 1.0
 
 
+def _once(sizes: Sizes) -> tuple[Callable, Callable]:
+    """How to read and to write, at an index, what this and the next step do not need again."""
+    policy = "evict_first" if sizes.hints else None
+
+    def read(ref: Any, *index: Any) -> Array:
+        return triton.load(ref.at[index], eviction_policy=policy)
+
+    def write(ref: Any, *index: Any, value: Array) -> None:
+        triton.store(ref.at[index], value.astype(ref.dtype), eviction_policy=policy)
+
+    return read, write
+
+
 def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     kernel, bias, projected, reset = refs[:4]
     state, states, remembered, recalled = refs[8:]  # refs[4:8] are the same memory
@@ -163,10 +180,11 @@ def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     t = time[0]
     run, _, rows, columns = _block(sizes, width)
     own, *_ = columns = columns[:3]
+    read_once, write_once = _once(sizes)
 
     def read() -> tuple[Any, ...]:
         starts_anew = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
-        inputs = [projected[run, t, rows, c] for c in columns]
+        inputs = [read_once(projected, run, t, rows, c) for c in columns]
         return inputs, bias[run, own][None], state[run, rows, own], starts_anew[:, None]
 
     def add(k: Array, sums: list[Array]) -> list[Array]:
@@ -182,8 +200,8 @@ def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     _, z, n, _ = gates(inputs, rounded, own_bias, _tanh)
     after = (1.0 - z) * n + z * before
     for c, x in zip(columns, rounded, strict=True):
-        recalled[run, t, rows, c] = x
-    states[run, t, rows, own] = after.astype(states.dtype)
+        write_once(recalled, run, t, rows, c, value=x)
+    write_once(states, run, t, rows, own, value=after)
     after = jnp.where(starts_anew, 0.0, after)
     state[run, rows, own] = after
 
@@ -201,11 +219,14 @@ def _backward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     run, row, rows, columns = _block(sizes, width)
     own = columns[0]
     following = jnp.minimum(t + 1, last)
+    read_once, write_once = _once(sizes)
 
     def read() -> tuple[Any, ...]:
-        inputs, states = ([x[run, t, rows, c] for c in columns[:3]] for x in (projected, recalled))
-        at_once = wanted[run, t, rows, own], kept[run, rows, own]
-        return inputs, states, bias[run, own][None], remembered[run, t, rows, own], *at_once
+        inputs, states = (
+            [read_once(x, run, t, rows, c) for c in columns[:3]] for x in (projected, recalled)
+        )
+        before, wanted_now = (read_once(x, run, t, rows, own) for x in (remembered, wanted))
+        return inputs, states, bias[run, own][None], before, wanted_now, kept[run, rows, own]
 
     def add(k: Array, total: Array) -> Array:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
@@ -223,12 +244,17 @@ def _backward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     total = wanted_now + jnp.where(goes_on, later, 0.0)
     r, z, n, inner = gates(inputs, states, own_bias, _tanh)
     by_r, by_z, by_recalled_n, by_n = slopes(total, before, r, z, n, inner)
-    for buffer, parts in (
-        (by_recalled, (by_r, by_z, by_recalled_n)),
-        (by_projected, (by_r, by_z, by_n)),
-    ):
-        for c, x in zip(columns, parts, strict=False):
-            buffer[run, t, rows, c] = x.astype(buffer.dtype)
+    for c, x in zip(columns[:3], (by_r, by_z, by_recalled_n), strict=True):
+        by_recalled[run, t, rows, c] = x.astype(by_recalled.dtype)
+    for c, x in zip(columns[:3], (by_r, by_z, by_n), strict=True):
+        write_once(by_projected, run, t, rows, c, value=x)
     kept[run, rows, own] = total * z
     for c, x in zip(columns, (by_r, by_z, by_n, by_recalled_n), strict=True):
-        sums[run, row, c] += x.sum(0)
+        of_rows = _sum_of_rows(x.astype(by_recalled.dtype))
+        only_one = jax.lax.broadcasted_iota(jnp.int32, of_rows.shape, 0) == 0
+        triton.store(sums.at[run, row, pl.ds(t, COPIES), c], of_rows, mask=only_one)
+
+
+def _sum_of_rows(x: Float[Array, "rows columns"]) -> Float[Array, "copies columns"]:
+    """As a product: a reduction would wait ten times for all threads."""
+    return _product(jnp.ones((COPIES, x.shape[0]), x.dtype), x)
