@@ -249,12 +249,13 @@ def _backward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
     for c, x in zip(columns[:3], (by_r, by_z, by_n), strict=True):
         write_once(by_projected, run, t, rows, c, value=x)
     kept[run, rows, own] = total * z
-    for c, x in zip(columns, (by_r, by_z, by_n, by_recalled_n), strict=True):
-        of_rows = _sum_of_rows(x.astype(by_recalled.dtype))
-        only_one = jax.lax.broadcasted_iota(jnp.int32, of_rows.shape, 0) == 0
-        triton.store(sums.at[run, row, pl.ds(t, COPIES), c], of_rows, mask=only_one)
+    _write_sums(sums, (run, row, pl.ds(t, COPIES)), columns, (by_r, by_z, by_n, by_recalled_n))
 
 
-def _sum_of_rows(x: Float[Array, "rows columns"]) -> Float[Array, "copies columns"]:
-    """As a product: a reduction would wait ten times for all threads."""
-    return _product(jnp.ones((COPIES, x.shape[0]), x.dtype), x)
+def _write_sums(sums: Any, index: Any, columns: list[Any], parts: Sequence[Array]) -> None:
+    """The sum of all rows of each, as a product: a reduction waits ten times for all threads."""
+    for c, x in zip(columns, parts, strict=True):
+        ones = jnp.ones((COPIES, x.shape[0]), jnp.bfloat16)
+        copies = _product(ones, x.astype(jnp.bfloat16))
+        only_one = jax.lax.broadcasted_iota(jnp.int32, copies.shape, 0) == 0
+        triton.store(sums.at[*index, c], copies, mask=only_one)
