@@ -282,13 +282,17 @@ def _parts(of_all_gates: Array) -> list[Array]:
 
 
 def gates(
-    inputs: Sequence[Array], recalled: Sequence[Array], bias: Array, tanh: Callable = nn.tanh
+    inputs: Sequence[Array],
+    recalled: Sequence[Array],
+    bias: Array,
+    sigmoid: Callable = nn.sigmoid,
+    tanh: Callable = nn.tanh,
 ) -> Buffers:
     """r, z, n and U h + b of the candidate, from W x and U h of all three, in float32."""
     input_r, input_z, input_n = (x.astype(jnp.float32) for x in inputs)
     state_r, state_z, state_n = (x.astype(jnp.float32) for x in recalled)
-    r = nn.sigmoid(input_r + state_r)
-    z = nn.sigmoid(input_z + state_z)
+    r = sigmoid(input_r + state_r)
+    z = sigmoid(input_z + state_z)
     inner = state_n + bias
     return r, z, tanh(input_n + r * inner), inner
 
