@@ -64,7 +64,7 @@ def test_recurrent_weights_start_orthogonal():
 def short_program(monkeypatch):
     """Compiles in a fraction of the time."""
     monkeypatch.setattr(gru, "UNROLL", 1)
-    monkeypatch.setattr(gru_kernel, "UNROLL", 1)
+    monkeypatch.setattr(gru_kernel, "UNROLL", 2)
 
 
 def loss_and_slopes(*arguments):
@@ -108,7 +108,7 @@ def test_runs_side_by_side_move_nothing():
 @pytest.mark.usefixtures("short_program")
 def test_the_gpus_kernels_equal_the_loops():
     random = np.random.default_rng(2)
-    time, batch, width = 5, 16, 32
+    time, batch, width = 6, 32, 32
     shapes = (width, 3 * width), (width,), (batch, width), (time, batch, 3 * width)
     kernel, bias, state, projected = (
         jnp.float32(random.normal(size=(2, *shape)) / 4) for shape in shapes

@@ -10,10 +10,12 @@ the kernel of the next step can only start after it: a step cannot be shorter th
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import gcd
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Float
@@ -75,8 +77,7 @@ def forward_loop(
     recalled = jnp.empty(projected.shape, kernel.dtype)
     given = kernel, candidate_bias, projected, reset
     buffers = state, states, remembered, recalled
-    step = _step_call(_forward_step, given, buffers, sizes, interpret)
-    outputs = jax.lax.fori_loop(0, time, step, buffers, unroll=UNROLL)
+    outputs = _all_steps(_forward_step, time, given, buffers, sizes, interpret)
     return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
 
@@ -105,9 +106,8 @@ def backward_loop(
     blocks = batch // sizes.rows
     sums = jnp.empty((kernel.shape[0], blocks, time + COPIES - 1, 4 * width), jnp.float32)
     buffers = kept, by_recalled, by_projected, sums
-    step = _step_call(_backward_step, given, buffers, sizes, interpret)
-    kept, by_recalled, by_projected, sums = jax.lax.fori_loop(
-        0, time, lambda i, buffers: step(time - 1 - i, buffers), buffers, unroll=UNROLL
+    kept, by_recalled, by_projected, sums = _all_steps(
+        _backward_step, time, given, buffers, sizes, interpret
     )
     through = jnp.einsum(
         "rbj,rij->rbi", by_recalled[:, 0], kernel, preferred_element_type=jnp.float32
@@ -123,15 +123,24 @@ def _merge_runs(axes: int, *arrays: Array) -> tuple[Array, ...]:
     return tuple(x.reshape(-1, *x.shape[axes:]) for x in arrays)
 
 
-def _step_call(
-    body: Callable, given: Sequence[Array], buffers: Sequence[Array], sizes: Sizes, interpret: bool
-) -> Callable:
-    """A function of time and `buffers`, which it changes in place."""
+def _all_steps(
+    body: Callable,
+    time: int,
+    given: Sequence[Array],
+    buffers: tuple[Array, ...],
+    sizes: Sizes,
+    interpret: bool,
+) -> tuple[Array, ...]:
+    """The buffers after `time` steps, which change them in place.
+
+    A step computes by itself which one it is, from the iteration of the loop and a constant: done
+    here, it would be one more kernel for each.
+    """
     runs, batch, width = buffers[0].shape
-    first = 1 + len(given)
     columns, rows = width // sizes.columns, batch // sizes.rows
+    steps, first = gcd(time, UNROLL), 2 + len(given)
     call = pl.pallas_call(
-        partial(body, sizes=sizes),
+        partial(body, sizes=sizes, steps=steps),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in buffers],
         grid=(runs, columns, rows) if sizes.runs_first else (columns, rows, runs),
         input_output_aliases={first + i: i for i in range(len(buffers))},
@@ -139,7 +148,14 @@ def _step_call(
         interpret=interpret,
         name=body.__name__.strip("_"),
     )
-    return lambda t, buffers: call(jnp.reshape(t, (1,)), *given, *buffers)
+
+    def iteration(i: Array, buffers: tuple[Array, ...]) -> tuple[Array, ...]:
+        for step in range(steps):
+            numbers = jnp.reshape(i, 1), np.array([step], np.int32)
+            buffers = tuple(call(*numbers, *given, *buffers))
+        return buffers
+
+    return jax.lax.fori_loop(0, time // steps, iteration, buffers)
 
 
 def _block(sizes: Sizes, width: int) -> tuple[Any, Any, Any, list[Any]]:
@@ -178,11 +194,11 @@ def _once(sizes: Sizes) -> tuple[Callable, Callable]:
     return read, write
 
 
-def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
+def _forward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: int) -> None:
     kernel, bias, projected, reset = refs[:4]
     state, states, remembered, recalled = refs[8:]  # refs[4:8] are the same memory
     last, width = states.shape[1] - 1, states.shape[-1]
-    t = time[0]
+    t = iteration[0] * steps + step[0]
     run, _, rows, columns = _block(sizes, width)
     own, *_ = columns = columns[:3]
     read_once, write_once = _once(sizes)
@@ -215,12 +231,12 @@ def _forward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
         remembered[run, t + 1, rows, own] = after.astype(remembered.dtype)
 
 
-def _backward_step(time: Any, *refs: Any, sizes: Sizes) -> None:
+def _backward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: int) -> None:
     """First the product of the step after this one, then the gates of this one."""
     kernel, bias, projected, reset, remembered, recalled, wanted = refs[:7]
     kept, by_recalled, by_projected, sums = refs[11:]  # refs[7:11] are the same memory
     last, width = wanted.shape[1] - 1, wanted.shape[-1]
-    t = time[0]
+    t = last - (iteration[0] * steps + step[0])
     run, row, rows, columns = _block(sizes, width)
     own = columns[0]
     following = jnp.minimum(t + 1, last)
