@@ -9,6 +9,8 @@ row, so the halves do not wait for each other: while one computes gates, the oth
 cores. A half only waits for the same half of the seven other blocks, once per step.
 """
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -53,7 +55,8 @@ def forward_loop(
         jax.ShapeDtypeStruct((rows, WIDTH), kernel.dtype),
         jax.ShapeDtypeStruct((rows, 3 * WIDTH), kernel.dtype),
     ]
-    call = _kernel(partial(_forward, time), shapes, merged, (WIDTH // CHUNK, CHUNK, 3 * UNITS), interpret)
+    weights = WIDTH // CHUNK, CHUNK, 3 * UNITS
+    call = _kernel(partial(_forward, time), shapes, merged, weights, weights[0], {"block": BLOCKS}, interpret)
     by_block = kernel.reshape(merged, WIDTH, 3, BLOCKS, UNITS).transpose(0, 3, 1, 2, 4)
     last, *kept = call(
         by_block.reshape(-1, 3 * UNITS),
@@ -81,9 +84,12 @@ def backward_loop(
     *runs, time, _ = reset.shape
     merged = max(1, wanted_last.size // (BATCH * WIDTH))
     by_gates = jax.ShapeDtypeStruct((merged * time * BATCH, 3 * WIDTH), kernel.dtype)
-    shapes = [jax.ShapeDtypeStruct((merged * BATCH, WIDTH), jnp.float32), by_gates, by_gates]
-    call = _kernel(partial(_backward, time), shapes, merged, (3 * WIDTH // CHUNK, UNITS, CHUNK), interpret)
-    first, *by_sums = call(
+    first = jax.ShapeDtypeStruct((merged * BATCH, WIDTH), jnp.float32)
+    halves = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * BATCH, 2 * UNITS), kernel.dtype)
+    weights = 3 * WIDTH // 2 // CHUNK, 2 * UNITS, CHUNK
+    shapes = [first, by_gates, by_gates, halves]
+    call = _kernel(partial(_backward, time), shapes, merged, weights, 2 * weights[0], {"pair": BLOCKS // 2, "side": 2}, interpret)
+    first, *by_sums, _ = call(
         kernel.reshape(-1, 3 * WIDTH),
         candidate_bias.reshape(-1),
         projected.reshape(-1, 3 * WIDTH),
@@ -100,8 +106,8 @@ def backward_loop(
     return first, by_recalled, by_projected, *bias_sums(by_recalled, by_projected)
 
 
-def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], interpret: Any) -> Any:
-    """A function of whole arrays, which all have two axes: rows (of all runs and steps), numbers."""
+def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], copies: int, cluster: dict[str, int], interpret: Any) -> Any:
+    """A function of arrays with two axes: rows (of all runs and steps), numbers."""
     swizzled = plgpu.TilingTransform((8, CHUNK)), plgpu.SwizzleTransform(2 * CHUNK)
     return plgpu.kernel(
         body,
@@ -109,14 +115,14 @@ def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], interp
         scratch_types=[
             plgpu.SMEM(weights, jnp.bfloat16, transforms=swizzled),
             plgpu.SMEM((2 * SLOTS, ROWS, CHUNK), jnp.bfloat16, transforms=swizzled),
-            plgpu.Barrier(num_arrivals=weights[0]),
+            plgpu.Barrier(num_arrivals=copies),
             plgpu.Barrier(num_barriers=2 * SLOTS),
-            plgpu.ClusterBarrier(collective_axes=("block",), num_barriers=2),
+            *(plgpu.ClusterBarrier(collective_axes=(x,), num_barriers=2) for x in cluster),
         ],
         grid=(runs,),
         grid_names=("run",),
-        cluster=(BLOCKS,),
-        cluster_names=("block",),
+        cluster=tuple(cluster.values()),
+        cluster_names=tuple(cluster),
         num_threads=2,
         thread_name="half",
         compiler_params=plgpu.CompilerParams(approx_math=True, reduction_scratch_bytes=0),
@@ -125,31 +131,15 @@ def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], interp
     )
 
 
-def _sigmoid(x: Array) -> Array:
-    """1 / y as 1 / sqrt(y)^2: an instruction of its own, and a division is not."""
-    root = jax.lax.rsqrt(1.0 + jnp.exp2(x * -1.4426950408889634))
-    return root * root
-
-
-def _gates(inputs: list[Array], recalled: list[Array], bias: Array) -> tuple[Array, ...]:
-    """r, z, n and U h + b of the candidate, as `gru.gates` has them."""
-    r, z = (_sigmoid(_float(x) + _float(h)) for x, h in zip(inputs[:2], recalled[:2], strict=True))
-    inner = _float(recalled[2]) + bias
-    return r, z, 2.0 * _sigmoid(2.0 * (_float(inputs[2]) + r * inner)) - 1.0, inner
-
-
-def _float(x: Array) -> Array:
-    return x.astype(jnp.float32)
-
-
 class _Half:
-    """What one warpgroup works with: its rows, its part of the shared memory, its barriers."""
+    """What one warpgroup works with: its rows and columns, its part of the shared memory."""
 
-    def __init__(self, time: int, slots: Any, loaded: Any, exchanged: Any) -> None:
+    def __init__(self, time: int, block: Any, shared: Any) -> None:
         self.time = time
-        self.run, self.block, self.half = (jax.lax.axis_index(x) for x in ("run", "block", "half"))
-        self.own = pl.ds(self.block * UNITS, UNITS)
-        self._slots, self._loaded, self._exchanged = slots, loaded, exchanged
+        self.run, self.block, self.half = jax.lax.axis_index("run"), block, jax.lax.axis_index("half")
+        self.own = self.gate(0)
+        self.weights, self._slots, self._ready, self._loaded, *exchanged = shared
+        self.exchanged = [x.at[self.half] for x in exchanged]
 
     def rows(self, t: Any) -> Any:
         """Its rows at a time, of arrays that have all runs and times one below the other."""
@@ -158,164 +148,238 @@ class _Half:
     def without_time(self) -> Any:
         return pl.ds((self.run * 2 + self.half) * ROWS, ROWS)
 
+    def gate(self, gate: int) -> Any:
+        """Its columns of a gate."""
+        return pl.ds(gate * WIDTH + self.block * UNITS, UNITS)
+
+    def load_weights(self, parts: list[tuple[Any, Any]]) -> None:
+        """From global to shared memory."""
+
+        @pl.when(self.half == 0)
+        def start() -> None:
+            for part, target in parts:
+                plgpu.copy_gmem_to_smem(part, target, self._ready)
+
+        plgpu.barrier_wait(self._ready)
+
     def load_bias(self, bias: Any) -> Array:
         own = bias.at[pl.ds(self.run * WIDTH + self.block * UNITS, UNITS)]
         loaded = plgpu.load(own, layout=LAYOUT.reduce(0), optimized=False)
         return jax.lax.broadcast_in_dim(loaded, (ROWS, UNITS), (1,))
 
-    def gate(self, gate: int) -> Any:
-        return pl.ds(gate * WIDTH + self.block * UNITS, UNITS)
+    def product(self, parts: list, weights: list) -> Array:
+        """The sum of products of parts [ROWS, CHUNK] in global memory with weights."""
+        for i, part in enumerate(parts[: SLOTS - 1]):
+            self.start_loading(part, i)
 
-    def slot(self, i: int) -> Any:
+        def add_up(sums: Any) -> Array:
+            for i, chunk in enumerate(weights):
+                plgpu.barrier_wait(self._barrier(i))
+                plgpu.wgmma(sums, self._slot(i), chunk)
+                plgpu.wgmma_wait(1)  # all but the last: the slot before is free
+                if i + SLOTS - 1 < len(parts):
+                    self.start_loading(parts[i + SLOTS - 1], i + SLOTS - 1)
+            return sums[...]
+
+        return pl.run_scoped(add_up, plgpu.ACC((ROWS, weights[0].shape[1]), jnp.float32))
+
+    def start_loading(self, part: Any, i: int) -> None:
+        plgpu.copy_gmem_to_smem(part, self._slot(i), self._barrier(i))
+
+    def start_writing(self, value: Array, buffer: int, *targets: tuple[Any, Any, Any]) -> None:
+        """To columns of arrays, through shared memory: registers hold small pieces of rows.
+
+        The slots make two buffers.
+        """
+        slots = self._buffer(buffer)
+        for i, slot in enumerate(slots):
+            slot[...] = value[:, i * CHUNK : (i + 1) * CHUNK].astype(slot.dtype)
+        plgpu.commit_smem()
+        for target, rows, columns in targets:
+            for slot, part in zip(slots, _chunks(target, rows, columns), strict=True):
+                plgpu.copy_smem_to_gmem(slot, part)
+
+    def read(self, source: Any, rows: Any, columns: Any) -> Array:
+        """Both buffers are used: half the columns come through each."""
+        parts = _chunks(source, rows, columns)
+        for i, part in enumerate(parts):
+            self.start_loading(part, i)
+        for i in range(len(parts)):
+            plgpu.barrier_wait(self._barrier(i))
+        chunks = [plgpu.load(self._slot(i), layout=LAYOUT) for i in range(len(parts))]
+        return chunks
+
+    def _buffer(self, i: int) -> list:
+        pieces = UNITS // CHUNK
+        return [self._slot(i * pieces + j) for j in range(pieces)]
+
+    def _slot(self, i: int) -> Any:
         return self._slots.at[self.half * SLOTS + i % SLOTS]
-
-    def start_loading(self, source: Any, rows: Any, chunk: int) -> None:
-        part = source.at[rows, pl.ds(chunk * CHUNK, CHUNK)]
-        plgpu.copy_gmem_to_smem(part, self.slot(chunk), self._barrier(chunk))
 
     def _barrier(self, i: int) -> Any:
         return self._loaded.at[self.half * SLOTS + i % SLOTS]
 
-    def product(self, source: Any, rows: Any, weights: list, units: int) -> Array:
-        """Rows of `source` times the weights, chunks of [CHUNK, units]."""
-        chunks = len(weights)
-        for i in range(SLOTS - 1):
-            self.start_loading(source, rows, i)
 
-        def add_up(sums: Any) -> Array:
-            for i in range(chunks):
-                plgpu.barrier_wait(self._barrier(i))
-                plgpu.wgmma(sums, self.slot(i), weights[i])
-                plgpu.wgmma_wait(1)  # all but the last: the slot before is free
-                if i + SLOTS - 1 < chunks:
-                    self.start_loading(source, rows, i + SLOTS - 1)
-            return sums[...]
-
-        return pl.run_scoped(add_up, plgpu.ACC((ROWS, units), jnp.float32))
-
-    def start_writing(self, value: Array, buffer: int, rows: Any, *targets: Any) -> None:
-        """Through shared memory, since registers hold small pieces of rows.
-
-        A target is an array and the gate whose columns to write. The slots make two buffers."""
-        pieces = UNITS // CHUNK
-        slots = [self.slot(buffer * pieces + i) for i in range(pieces)]
-        for i, slot in enumerate(slots):
-            slot[...] = value[:, i * CHUNK : (i + 1) * CHUNK].astype(slot.dtype)
-        plgpu.commit_smem()
-        for target, gate in targets:
-            first = gate * WIDTH + self.block * UNITS
-            for i, slot in enumerate(slots):
-                part = target.at[rows, pl.ds(first + i * CHUNK, CHUNK)]
-                plgpu.copy_smem_to_gmem(slot, part)
-
-    def tell_the_others(self) -> None:
-        plgpu.barrier_arrive(self._exchanged.at[self.half])
-
-    def wait_for_the_others(self) -> None:
-        plgpu.barrier_wait(self._exchanged.at[self.half])
+def _chunks(source: Any, rows: Any, columns: Any) -> list:
+    starts = range(0, columns.size, CHUNK)
+    return [source.at[rows, pl.ds(columns.start + i, CHUNK)] for i in starts]
 
 
 def _load(source: Any, rows: Any, columns: Any) -> Array:
     return plgpu.load(source.at[rows, columns], layout=LAYOUT, optimized=False)
 
 
-def _at_start(reset: Any, rows: Any) -> Array:
+def _starts(reset: Any, rows: Any) -> Array:
     """Whether an episode starts: of each row, for all its units."""
     flags = plgpu.load(reset.at[rows], layout=LAYOUT.reduce(1), optimized=False)
     return jax.lax.broadcast_in_dim(flags, (ROWS, UNITS), (0,)) != 0
 
 
-def _load_weights(parts: list, chunks: list, ready: Any) -> None:
-    @pl.when(jax.lax.axis_index("half") == 0)
-    def start() -> None:
-        for part, chunk in zip(parts, chunks, strict=True):
-            plgpu.copy_gmem_to_smem(part, chunk, ready)
+def _sigmoid(x: Array) -> Array:
+    """1 / y as 1 / sqrt(y)^2: the root is one instruction, a division is many."""
+    root = jax.lax.rsqrt(1.0 + jnp.exp2(x * -math.log2(math.e)))
+    return root * root
 
-    plgpu.barrier_wait(ready)
+
+def _gates(inputs: Sequence[Array], recalled: Sequence[Array], bias: Array) -> tuple[Array, ...]:
+    """r, z, n and U h + b of the candidate, as `gru.gates` has them."""
+    r, z = (_sigmoid(_float(inputs[i]) + _float(recalled[i])) for i in range(2))
+    inner = _float(recalled[2]) + bias
+    return r, z, 2.0 * _sigmoid(2.0 * (_float(inputs[2]) + r * inner)) - 1.0, inner
+
+
+def _float(x: Array) -> Array:
+    return x.astype(jnp.float32)
 
 
 def _forward(time: int, *refs: Any) -> None:
     weights_given, bias_given, state, projected, reset = refs[:5]
     last, states, remembered, recalled = refs[5:9]
-    weights, slots, ready, loaded, exchanged = refs[9:]
-    half = _Half(time, slots, loaded, exchanged)
+    half = _Half(time, jax.lax.axis_index("block"), refs[9:])
+    (others,) = half.exchanged
+    weights = [half.weights.at[i] for i in range(WIDTH // CHUNK)]
     first_row = (half.run * BLOCKS + half.block) * WIDTH
-    chunks = [weights.at[i] for i in range(weights.shape[0])]
-    parts = [weights_given.at[pl.ds(first_row + i * CHUNK, CHUNK)] for i in range(len(chunks))]
-    _load_weights(parts, chunks, ready)
+    half.load_weights(
+        [(weights_given.at[pl.ds(first_row + i * CHUNK, CHUNK)], x) for i, x in enumerate(weights)]
+    )
     bias = half.load_bias(bias_given)
 
     def remember(h: Array, t: Any) -> None:
         """h before step t, for the other blocks too; none follows the last step."""
         rows = half.rows(jnp.minimum(t, time - 1))
-        h = jnp.where(_at_start(reset, rows), 0.0, h)
+        h = jnp.where(_starts(reset, rows), 0.0, h)
 
         @pl.when(t < time)
         def write() -> None:
-            half.start_writing(h, 0, rows, (remembered, 0))
+            half.start_writing(h, 0, (remembered, rows, half.own))
             plgpu.wait_smem_to_gmem(0)
 
-        half.tell_the_others()
+        plgpu.barrier_arrive(others)
 
     def step(t: Any, h: Array) -> Array:
         rows = half.rows(t)
         inputs = [_load(projected, rows, half.gate(gate)) for gate in range(3)]
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.wait_for_the_others()
-        sums = half.product(remembered, rows, chunks, 3 * UNITS)
+        plgpu.barrier_wait(others)
+        sums = half.product(_chunks(remembered, rows, pl.ds(0, WIDTH)), weights)
         parts = [sums[:, i * UNITS : (i + 1) * UNITS].astype(recalled.dtype) for i in range(3)]
         _, z, n, _ = _gates(inputs, parts, bias)
-        h = jnp.where(_at_start(reset, rows), 0.0, h)
+        h = jnp.where(_starts(reset, rows), 0.0, h)
         h = (1.0 - z) * n + z * h
         remember(h, t + 1)
-        half.start_writing(parts[0], 0, rows, (recalled, 0))
-        half.start_writing(parts[1], 1, rows, (recalled, 1))
+        half.start_writing(parts[0], 0, (recalled, rows, half.gate(0)))
+        half.start_writing(parts[1], 1, (recalled, rows, half.gate(1)))
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.start_writing(parts[2], 0, rows, (recalled, 2))
-        half.start_writing(h, 1, rows, (states, 0))
+        half.start_writing(parts[2], 0, (recalled, rows, half.gate(2)))
+        half.start_writing(h, 1, (states, rows, half.own))
         return h
 
     h = _load(state, half.without_time(), half.own)
     remember(h, 0)
     h = jax.lax.fori_loop(0, time, step, h)
-    half.wait_for_the_others()  # none may leave while another still tells it something
+    plgpu.barrier_wait(others)  # none may leave while another still tells it something
     last[half.without_time(), half.own] = h
     plgpu.wait_smem_to_gmem(0)
 
 
 def _backward(time: int, *refs: Any) -> None:
-    weights_given, bias_given, projected, reset, remembered, recalled, wanted_last, wanted = refs[:8]
-    first, by_recalled, by_projected = refs[8:11]
-    weights, slots, ready, loaded, exchanged = refs[11:]
-    half = _Half(time, slots, loaded, exchanged)
-    own_rows = pl.ds((half.run * BLOCKS + half.block) * UNITS, UNITS)
-    chunks = [weights.at[i] for i in range(weights.shape[0])]
-    columns = [pl.ds(i * CHUNK, CHUNK) for i in range(len(chunks))]
-    _load_weights([weights_given.at[own_rows, c] for c in columns], chunks, ready)
-    bias = half.load_bias(bias_given)
-    transposed = [x.transpose((1, 0)) for x in chunks]
+    """The derivatives by U h of all units are three times as much to exchange as the state.
 
-    def step(i: Any, later: Array) -> Array:
-        rows = half.rows(time - 1 - i)
-        inputs, states = ([_load(x, rows, half.gate(g)) for g in range(3)] for x in (projected, recalled))
-        total = later + _float(_load(wanted, rows, half.own))
-        before = _float(_load(remembered, rows, half.own))
-        r, z, n, inner = _gates(inputs, states, bias)
-        by_r, by_z, by_state_n, by_n = slopes(total, before, r, z, n, inner)
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.start_writing(by_r, 0, rows, (by_recalled, 0), (by_projected, 0))
-        half.start_writing(by_z, 1, rows, (by_recalled, 1), (by_projected, 1))
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.start_writing(by_state_n, 0, rows, (by_recalled, 2))
+    So a block adds up only those of the blocks of its side, but for the units of its partner too;
+    then the partners exchange sums.
+    """
+    weights_given, bias_given, projected, reset, remembered, recalled = refs[:6]
+    wanted_last, wanted, first, by_recalled, by_projected, passed = refs[6:12]
+    pair, side = jax.lax.axis_index("pair"), jax.lax.axis_index("side")
+    half = _Half(time, 2 * pair + side, refs[12:])
+    same_side, partner = half.exchanged
+    bias = half.load_bias(bias_given)
+    summed = [
+        pl.ds(gate * WIDTH + (2 * p + side) * UNITS + i, CHUNK)
+        for gate in range(3)
+        for p in range(BLOCKS // 2)
+        for i in range(0, UNITS, CHUNK)
+    ]
+    own, other = (
+        pl.ds((half.run * BLOCKS + 2 * pair + s) * UNITS, UNITS) for s in (side, 1 - side)
+    )
+    half.load_weights(
+        [
+            (weights_given.at[rows, columns], half.weights.at[i, pl.ds(j * UNITS, UNITS)])
+            for i, columns in enumerate(summed)
+            for j, rows in enumerate((own, other))
+        ]
+    )
+    weights = [half.weights.at[i].transpose((1, 0)) for i in range(len(summed))]
+
+    def load(t: Any) -> tuple[Array, ...]:
+        rows = half.rows(jnp.maximum(t, 0))
+        of_gates = [_load(x, rows, half.gate(g)) for x in (projected, recalled) for g in range(3)]
+        return *of_gates, _load(remembered, rows, half.own), _load(wanted, rows, half.own)
+
+    def exchange(sums: Array, t: Any) -> Array:
+        """With the partner, in two numbers each whose sum is as good as float32's."""
+        mine, theirs = sums[:, :UNITS], sums[:, UNITS:]
+        rows, rows_there = (
+            pl.ds((((half.run * BLOCKS + 2 * pair + s) * 2 + t % 2) * 2 + half.half) * ROWS, ROWS)
+            for s in (side, 1 - side)
+        )
+        large = theirs.astype(passed.dtype)
+        small = theirs - _float(large)
+        half.start_writing(large, 0, (passed, rows_there, pl.ds(0, UNITS)))
+        half.start_writing(small, 1, (passed, rows_there, pl.ds(UNITS, UNITS)))
         plgpu.wait_smem_to_gmem(0)
-        half.tell_the_others()
-        half.start_writing(by_n, 1, rows, (by_projected, 2))
+        plgpu.barrier_arrive(partner)
+        plgpu.barrier_wait(partner)
+        got = half.read(passed, rows, pl.ds(0, 2 * UNITS))
+        pieces = len(got) // 2
+        return mine + jnp.concatenate(
+            [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)], axis=1
+        )
+
+    def step(i: Any, now: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
+        t = time - 1 - i
+        rows = half.rows(t)
+        later, given = now
+        r, z, n, inner = _gates(given[:3], given[3:6], bias)
+        total = later + _float(given[7])
+        by_r, by_z, by_state_n, by_n = slopes(total, given[6], r, z, n, inner)
+        for gate, x in enumerate((by_r, by_z)):
+            columns = half.gate(gate)
+            half.start_writing(x, gate, (by_recalled, rows, columns), (by_projected, rows, columns))
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.wait_for_the_others()
-        through = half.product(by_recalled, rows, transposed, UNITS)
-        return jnp.where(_at_start(reset, rows), 0.0, total * z + through)
+        half.start_writing(by_state_n, 0, (by_recalled, rows, half.gate(2)))
+        plgpu.wait_smem_to_gmem(0)
+        plgpu.barrier_arrive(same_side)
+        half.start_writing(by_n, 1, (by_projected, rows, half.gate(2)))
+        given = load(t - 1)
+        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+        plgpu.barrier_wait(same_side)
+        sums = half.product([by_recalled.at[rows, columns] for columns in summed], weights)
+        through = exchange(sums, t)
+        return jnp.where(_starts(reset, rows), 0.0, total * z + through), given
 
     later = _load(wanted_last, half.without_time(), half.own)
-    later = jax.lax.fori_loop(0, time, step, later)
+    later, _ = jax.lax.fori_loop(0, time, step, (later, load(time - 1)))
     first[half.without_time(), half.own] = later
     plgpu.wait_smem_to_gmem(0)
