@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 
 import maskless
 from maskless import MasklessError, VectorEnv
+from maskless.envs import restart_kernel
 from maskless.envs.vector import choose_for_all, move_the_finished
 
 from toys import Tower, mask_from_observation
@@ -104,6 +107,28 @@ def test_a_gpu_restarts_finished_environments_as_a_cpu_does(share):
         np.testing.assert_array_equal(each["map"][:, 2, 1], expected)
         keys = jax.vmap(jax.random.key)(jnp.asarray(expected))
         np.testing.assert_array_equal(*(jax.random.key_data(x) for x in (each["key"], keys)))
+
+
+def test_the_kernel_writes_over_finished_environments_only():
+    """For several runs, and arrays of kinds and sizes that a corridor has."""
+    runs, envs, pool = 2, 2 * restart_kernel.TOGETHER, 5
+    random = np.random.default_rng(3)
+    done, slots = random.random((runs, envs)) < 0.3, random.integers(0, pool, (runs, envs))
+
+    def some(count):
+        numbers = random.integers(0, 100, (runs, count, 21, 20), np.int8)
+        return [numbers, numbers > 50]
+
+    states, levels = some(envs), some(pool)
+    assert all(restart_kernel.fits(x[0]) for x in states)
+    assert not restart_kernel.fits(jnp.zeros((envs, 4)))
+    assert not restart_kernel.fits(jax.random.split(jax.random.key(0), (envs, 100)))
+    kernel = functools.partial(restart_kernel.overwrite, interpret=True)
+    ours, plain = (
+        jax.jit(jax.vmap(way))(states, done, levels, slots) for way in (kernel, choose_for_all)
+    )
+    for mine, theirs in zip(ours, plain, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_both_ways_to_end_occur_and_exclude_each_other(played):

@@ -11,6 +11,7 @@ and a finished episode takes the next one. The compiled step contains no world g
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -192,8 +193,7 @@ class VectorEnv:
         """Moves finished environments to the next levels, in the order of their numbers."""
         count = done.sum(dtype=jnp.int32)
         slots = (pool.next + jnp.cumsum(done) - 1) % self.pool_size
-        move = move_the_finished if jax.default_backend() == "cpu" else choose_for_all
-        states = move(states, done, pool.levels, slots)
+        states = _way_to_move()(states, done, pool.levels, slots)
         return states, Pool(pool.levels, (pool.next + count) % self.pool_size, pool.taken + count)
 
     def _look(self, states: State, params: Any) -> tuple[Observation, Bool[Array, "envs actions"]]:
@@ -214,6 +214,14 @@ class VectorEnv:
         # Upstream marks some fields as weakly typed after a reset but not after a step; a carry
         # through `scan` must not change its type.
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), levels)
+
+
+def _way_to_move() -> Callable[..., State]:
+    if jax.default_backend() == "cpu":
+        return move_the_finished
+    from maskless.nets import kernels  # networks take a second to import
+
+    return overwrite_the_large if kernels.wanted(jnp.bfloat16) else choose_for_all
 
 
 def move_the_finished(
@@ -249,6 +257,22 @@ def choose_for_all(
         return jnp.where(finished, level[read], state)
 
     return jax.tree.map(one, states, levels)
+
+
+def overwrite_the_large(
+    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
+) -> State:
+    """As `choose_for_all`, but large arrays are changed in place by a kernel of our own."""
+    from maskless.envs import restart_kernel  # takes a while, and only GPUs need it
+
+    old, structure = jax.tree.flatten(states)
+    new = jax.tree.leaves(levels)
+    large = [k for k, x in enumerate(old) if restart_kernel.fits(x)]
+    chosen = choose_for_all(old, done, new, slots)
+    moved = restart_kernel.overwrite([old[k] for k in large], done, [new[k] for k in large], slots)
+    for k, x in zip(large, moved, strict=True):
+        chosen[k] = x
+    return jax.tree.unflatten(structure, chosen)
 
 
 def _replace(target: State, index: Array, source: State, where: Bool[Array, " batch"]) -> State:

@@ -6,10 +6,10 @@ other corridors freely, so where it can go depends on the rooms alone.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from maskless.envs.corridor import bitmaps
 from maskless.envs.corridor.rooms import roll
 from maskless.envs.corridor.terrain import HEIGHT, WIDTH
 
@@ -63,7 +63,7 @@ def dig(
         digger, dug = _dig_step(digger, bits, extra, blocked)
         return digger, (flat(digger.y, digger.x), dug)
 
-    digger, (squares, dug) = jax.lax.scan(step, digger, bits)
+    digger, (squares, dug) = bitmaps.scan(step, digger, bits)
     return digger, squares, dug
 
 

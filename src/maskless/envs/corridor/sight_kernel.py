@@ -163,7 +163,7 @@ def _near_lines(
 
 
 def _octant_lines(octants: Any, lines: Any) -> None:
-    lane = pl.ds(pl.program_id(0) * NEAR_LANES, NEAR_LANES)
+    lane = _near_lanes()
     free = _free_lines([octants[number, lane] for number in range(1, HEIGHT)])
     for number, row in enumerate(free, 1):
         lines[number, lane] = row
