@@ -183,15 +183,40 @@ class Outputs(nn.Module):
         critic: Float[Array, "time batch critic"],
     ) -> Heads:
         features, actor, critic = (x.astype(jnp.float32) for x in (features, actor, critic))
-        values = dense(2, 1.0, "values")
+        kernel, bias = Weights(critic.shape[-1], 2, orthogonal(1.0), name="values")()
+        values = _values(*aligned(critic, kernel), bias)
         return Heads(
             logits=dense(self.num_actions, SMALL_GAIN, "logits")(actor),
-            value=values(critic)[..., 0],
+            value=values[..., 0],
             # One independent linear classifier per action: together they are one layer.
             validity=dense(self.num_actions, SMALL_GAIN, "validity")(features),
             features=features,
             hidden=actor,
-            # The bonus fades and grows with the predictor: what the critic knows of the rewards is
-            # read for it, and not changed for it.
-            intrinsic_value=values(jax.lax.stop_gradient(critic))[..., 1],
+            intrinsic_value=values[..., 1],
         )
+
+
+@jax.custom_vjp
+def _values(
+    critic: Float[Array, "... hidden"], kernel: Float[Array, "hidden 2"], bias: Float[Array, " 2"]
+) -> Float[Array, "... 2"]:
+    """The value, and that of the bonus.
+
+    The bonus fades and grows with the predictor: what the critic knows of the rewards is read for
+    it, and not changed for it. So the derivative by the critic is that of the first value alone: no
+    sum, and what comes after can compute it in passing.
+    """
+    return jnp.matmul(critic, kernel) + bias
+
+
+def _values_forward(critic: Array, kernel: Array, bias: Array) -> tuple[Array, Any]:
+    return _values(critic, kernel, bias), (critic, kernel)
+
+
+def _values_backward(residuals: Any, wanted: Array) -> tuple[Array, Array, Array]:
+    critic, kernel = residuals
+    (by_kernel,) = jax.vjp(partial(jnp.matmul, critic), kernel)[1](wanted)
+    return wanted[..., :1] * kernel[:, 0], by_kernel, wanted.sum(range(critic.ndim - 1))
+
+
+_values.defvjp(_values_forward, _values_backward)
