@@ -31,8 +31,10 @@ QUADRANTS = 4
 NEAR_LANES = 128
 """Quadrants that a program looks into at once, one in each thread; or, the far ones:"""
 FAR_LANES = 32
-FAR_PROGRAMS = 1024
+FAR_PROGRAMS = 256
 """At most so many divide the list of far quadrants among them."""
+STEPS = 4
+"""Steps along far lines that are taken at once, so that their loads wait together."""
 _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
 
 Lanes = Int32[Array, " lanes"]
@@ -270,11 +272,11 @@ def _far_masks() -> UInt32[np.ndarray, " 21*21*80*3"]:
 
 @functools.cache
 def _far_steps() -> Int32[np.ndarray, " 21*21*2"]:
-    """[row, side]: the first step with such targets, and the one after the last."""
-    some = np.any(_far_masks().reshape(HEIGHT, HEIGHT, WIDTH, WORDS), -1)
+    """[row, side]: the first step with such targets, and the one after the last, in `STEPS`."""
+    some = np.any(_far_masks().reshape(HEIGHT, HEIGHT, WIDTH // STEPS, STEPS * WORDS), -1)
     ever, backwards = np.any(some, -1), np.flip(some, -1)
     first = np.where(ever, np.argmax(some, -1), 0)
-    end = np.where(ever, WIDTH - np.argmax(backwards, -1), 0)
+    end = np.where(ever, WIDTH // STEPS - np.argmax(backwards, -1), 0)
     return np.stack([first, end], -1).astype(np.int32).reshape(-1)
 
 
@@ -328,13 +330,17 @@ def _far_lines_kernel(
             clear = here.row(side)
             entry = target * HEIGHT + side
 
-            def step(k: Array, free: Bitmap) -> Bitmap:
-                word = jnp.where(k < 32, clear[0], jnp.where(k < 64, clear[1], clear[2]))
-                open_here = np.uint32(0) - ((word >> (k & 31).astype(jnp.uint32)) & np.uint32(1))
-                first = (entry * WIDTH + k) * WORDS
-                return tuple(f & (open_here | ~masks[first + w]) for w, f in enumerate(free))
+            def some_steps(number: Array, free: Bitmap) -> Bitmap:
+                first = number * STEPS
+                word = jnp.where(first < 32, clear[0], jnp.where(first < 64, clear[1], clear[2]))
+                for k in range(STEPS):
+                    bit = ((first + k) & 31).astype(jnp.uint32)
+                    open_here = np.uint32(0) - ((word >> bit) & np.uint32(1))
+                    mask = (entry * WIDTH + first + k) * WORDS
+                    free = tuple(f & (open_here | ~masks[mask + w]) for w, f in enumerate(free))
+                return free
 
-            return jax.lax.fori_loop(steps[2 * entry], steps[2 * entry + 1], step, free)
+            return jax.lax.fori_loop(steps[2 * entry], steps[2 * entry + 1], some_steps, free)
 
         everything = tuple(jnp.full(FAR_LANES, sight_lines.ONES) for _ in range(WORDS))
         free = jax.lax.fori_loop(0, target + 1, through, everything)
@@ -383,17 +389,23 @@ def _far_views_kernel(
             for word, row in zip(views, seen, strict=True):
                 triton.store(word.at[number, lane], row, mask=valid)
 
-        def go_on(number: Array, state: tuple[Bitmap, Bitmap]) -> tuple[Bitmap, Bitmap]:
-            clear = here.row(number)
+        def read(number: Any) -> tuple[Bitmap, Bitmap]:
+            """Clear squares and free lines of a row."""
             first = number * lanes.shape[0] + place
             free = [far[w * HEIGHT * lanes.shape[0] + first] for w in range(WORDS)]
             free[0] = (free[0] & ~WINDOW) | (near[number, lane] & WINDOW)
-            seen, carried = next_row(*state, clear, tuple(free), edge_row)
+            return here.row(number), tuple(free)
+
+        def go_on(number: Array, state: tuple[Bitmap, ...]) -> tuple[Bitmap, ...]:
+            carried, previous, clear, free = state
+            # Asked for now, so that they are there in the next turn.
+            ahead = read(jnp.minimum(number + 1, _LAST_ROW))
+            seen, carried = next_row(carried, previous, clear, free, edge_row)
             write(number, seen)
-            return carried, clear
+            return carried, clear, *ahead
 
         seen, carried, clear = _hero_row(here.row(0))
         write(0, seen)
-        jax.lax.fori_loop(1, HEIGHT, go_on, (carried, clear))
+        jax.lax.fori_loop(1, HEIGHT, go_on, (carried, clear, *read(1)))
 
     _each_part(count, 0, look)
