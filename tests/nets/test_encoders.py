@@ -15,13 +15,12 @@ from maskless.nets.encoders import (
     GLYPH_IDS,
     GLYPHS_IN_USE,
     BlstatsEncoder,
-    Embedding,
     GlyphMap,
     GlyphNet,
     _windows,
     flatten,
     kernel_of_the_map,
-    sum_of_rows,
+    one_hots_and_rows,
     tables_of_places,
 )
 
@@ -117,7 +116,8 @@ def test_one_product_embeds_and_convolves():
 
     def ours(table, kernel):
         ids = _windows(jnp.asarray(glyphs)[..., None])
-        said = sum_of_rows(tables_of_places(table, kernel), ids, jnp.float32)
+        chosen, rows = one_hots_and_rows(tables_of_places(table, kernel), ids, jnp.float32)
+        said = chosen @ rows
         return jnp.sum(said * wanted), said
 
     gradient = jax.jit(jax.grad(ours, argnums=(0, 1), has_aux=True))
@@ -210,15 +210,31 @@ def test_blstats_are_155_bounded_numbers():
     assert len(np.unique(jax.jit(layer.apply)(params, turns)[:, 128 + 20])) == 1001
 
 
-def test_embedding_is_a_lookup_and_its_gradient_too():
-    layer = Embedding(ids=5, width=3)
-    ids = jnp.asarray([[0, 4, 4], [2, 5, -1]], jnp.int8)
-    params = random_parameters(layer, ids)
-    table = np.asarray(params["params"]["table"])
-    expected = np.stack([table[[0, 4, 4]], [table[2], np.zeros(3), np.zeros(3)]])
-    np.testing.assert_allclose(jax.jit(layer.apply)(params, ids), expected, rtol=1e-6)
-    gradient = jax.grad(lambda p: layer.apply(p, ids).sum())(params)["params"]["table"]
-    np.testing.assert_array_equal(gradient[:, 0], [1, 0, 1, 0, 2])
+def test_messages_and_actions_are_embedded_and_projected():
+    """For ids outside the tables too, which give nothing."""
+    net = GlyphNet(num_actions=11)
+    obs = seen()
+    params = random_parameters(net, obs)
+    p = jax.tree.map(np.float64, params["params"])
+    kernel = p["project"]["kernel"]
+    nothing = jnp.full((TIME, BATCH), -1, jnp.int8)
+    plain = obs.replace(message=nothing, previous_action=nothing)
+
+    def difference(p, obs):
+        return net.apply(p, obs) - net.apply(p, plain)
+
+    for field, rows, name in [("message", slice(128, 256), "message"),
+                              ("previous_action", slice(411, 427), "action")]:  # fmt: skip
+        table = p[name]["table"]
+        ids = np.arange(TIME * BATCH).reshape(TIME, BATCH) % 3 + len(table) - 2
+        expected = np.pad(table, ((0, 1), (0, 0)))[ids] @ kernel[rows]
+        some = plain.replace(**{field: jnp.int8(ids)})
+        np.testing.assert_allclose(difference(params, some), expected, rtol=1e-4, atol=1e-4)
+        gradient = jax.grad(lambda p, some=some: difference(p, some).sum())(params)["params"]
+        counts = np.bincount(ids.ravel(), minlength=len(table) + 1)[:-1, None]
+        np.testing.assert_allclose(
+            gradient[name]["table"], counts * kernel[rows].sum(1), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_wrong_observations_get_a_sentence():

@@ -75,19 +75,36 @@ class GlyphNet(nn.Module):
     @nn.compact
     def __call__(self, obs: Observation) -> Float[Array, "time batch width"]:
         check_glyphs(obs)
-        dtype = self.dtype
-        parts = (
-            GlyphMap(dtype, name="map")(jnp.asarray(obs.glyphs)),
-            Embedding(NUM_MESSAGES, 128, dtype, name="message")(jnp.asarray(obs.message)),
-            BlstatsEncoder(dtype, name="blstats")(jnp.asarray(obs.blstats)),
-            # One id more than there are actions: none yet.
-            Embedding(self.num_actions + 1, 16, dtype, name="action")(
-                jnp.asarray(obs.previous_action)
-            ),
+        dtype = self.dtype or jnp.float32
+        glyphs = GlyphMap(dtype, name="map")(jnp.asarray(obs.glyphs))
+        blstats = BlstatsEncoder(dtype, name="blstats")(jnp.asarray(obs.blstats))
+        messages = Embedding(NUM_MESSAGES, 128, name="message").table
+        # One id more than there are actions: none yet.
+        actions = Embedding(self.num_actions + 1, 16, name="action").table
+        widths = [x.shape[-1] for x in (glyphs, messages, blstats, actions)]
+        kernel, bias = Weights(sum(widths), self.width, orthogonal(1.0), name="project")()
+        of_glyphs, of_messages, of_blstats, of_actions = jnp.split(kernel, np.cumsum(widths[:-1]))
+        # What the layer makes of each message and action is computed once for all who have it.
+        rows = (
+            of_glyphs,
+            of_blstats,
+            projected(messages, of_messages),
+            projected(actions, of_actions),
         )
-        x = jnp.concatenate(parts, axis=-1)
-        kernel, bias = Weights(x.shape[-1], self.width, orthogonal(1.0), name="project")()
-        return linear(x, kernel, bias)
+        parts = (
+            glyphs,
+            blstats,
+            jax.nn.one_hot(jnp.asarray(obs.message), len(messages), dtype=dtype),
+            jax.nn.one_hot(jnp.asarray(obs.previous_action), len(actions), dtype=dtype),
+        )
+        return linear(jnp.concatenate(parts, axis=-1), jnp.concatenate(rows), bias)
+
+
+def projected(
+    table: Float[Array, "ids channels"], kernel: Float[Array, "channels features"]
+) -> Float[Array, "ids features"]:
+    """The table of a linear layer on embeddings."""
+    return jnp.matmul(table, kernel, precision=jax.lax.Precision.HIGHEST)
 
 
 def check_glyphs(obs: PyTree) -> None:
@@ -202,35 +219,24 @@ def _taps(x: Shaped[Array, "samples rows columns ..."]) -> list[Array]:
 
 
 class Embedding(nn.Module):
-    """A vector per id. Ids outside 0..ids - 1 give zeros."""
+    """A vector per id."""
 
     ids: int
     width: int
-    dtype: Any = None
 
     def setup(self) -> None:
         self.table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
-
-    def __call__(self, x: Integer[Array, "..."]) -> Float[Array, "... width"]:
-        return sum_of_rows(self.table[None], x[..., None], self.dtype or jnp.float32)
-
-
-def sum_of_rows(
-    tables: Float[Array, "places ids width"], ids: Integer[Array, "... places"], dtype: Any
-) -> Float[Array, "... width"]:
-    """The rows with these ids, one of each table, added up. Ids outside a table give zeros.
-
-    A product instead of a lookup: the gradient of a lookup adds millions of rows into very few,
-    one after the other, and on a GPU in an order that changes from run to run.
-    """
-    chosen, rows = one_hots_and_rows(tables, ids, dtype)
-    return chosen @ rows
 
 
 def one_hots_and_rows(
     tables: Float[Array, "places ids width"], ids: Integer[Array, "... places"], dtype: Any
 ) -> tuple[Float[Array, "... rows"], Float[Array, "rows width"]]:
-    """The two sides of that product."""
+    """Two matrices whose product is the sum of the rows with these ids, one of each table.
+
+    Ids outside a table give zeros. A product instead of a lookup: the gradient of a lookup adds
+    millions of rows into very few, one after the other, and on a GPU in an order that changes from
+    run to run.
+    """
     rows, width = tables.shape[1:]
     missing = -rows % 8  # tensor cores read eight bfloat16 at once
     tables = jnp.pad(tables.astype(dtype), ((0, 0), (0, missing), (0, 0)))
