@@ -1,4 +1,4 @@
-"""One minibatch through the GRU's loops, forward and backward, all runs side by side:
+"""One minibatch through the GRU layer, forward and backward, all runs side by side:
 
 python benchmarks/gru.py                       # 16 runs of 64 steps x 128 environments, width 512
 MASKLESS_KERNELS=1 python benchmarks/gru.py    # on a GPU: with a kernel of our own per step
