@@ -10,6 +10,8 @@ dug depends on the rooms alone. And a square is made only once, so the dice for 
 square holds can be thrown per square, after all is dug.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -18,6 +20,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int8, Int32, PRNGKeyArray, UInt8, UInt32
 
+from maskless.envs.corridor.batches import merging_batches
 from maskless.envs.corridor.digging import Digger, dig, flat, start_digging
 from maskless.envs.corridor.rooms import Rooms, roll
 from maskless.envs.corridor.terrain import HEIGHT, WIDTH, Terrain
@@ -51,21 +54,49 @@ def join_rooms(key: PRNGKeyArray, rooms: Rooms, *, secrets: bool) -> Passages:
     """
     key, extras_key = jax.random.split(key)
     extras = roll(jax.random.bits(extras_key), jnp.maximum(rooms.count, 1)) + 4
-    plan = _Plan(len(rooms.floor), jnp.where(rooms.count > 2, extras, 0))
-    blocked = blocked_squares(rooms)
+    extras = jnp.where(rooms.count > 2, extras, 0)
+    batch = jax.tree.map(lambda x: x[None], (key, rooms, extras))
+    doors, dug = jax.tree.map(lambda x: x[0], _works_done(secrets)(*batch))
+    dug = dug.reshape(HEIGHT, WIDTH)
+    return Passages(doors, dug != _STONE, dug == _BY_EXTRA)
 
-    def work(carry: tuple[Int32[Array, ""], _Works]) -> tuple[Int32[Array, ""], _Works]:
-        turn, works = carry
+
+@functools.cache
+def _works_done(secrets: bool) -> Callable:
+    """A function of a batch of levels that does all the work: it gives the doors and what is dug.
+
+    Nothing changes any more on a level that is finished, so the loop just goes on until all are.
+    `jax.vmap` of a loop for one level would instead copy everything in every round.
+    """
+
+    def work(
+        turn: Int32[Array, ""],
+        key: PRNGKeyArray,
+        rooms: Rooms,
+        extras: Int32[Array, ""],
+        blocked: Bool[Array, "1680"],
+        works: _Works,
+    ) -> _Works:
         bits = jax.random.bits(jax.random.fold_in(key, turn), (8 + 2 * _STRETCH,))
         works = _settle(works, bits[0], secrets)
-        works = _begin(works, bits[1:8], plan, rooms, secrets)
-        return turn + 1, _dig_on(works, bits[8:].reshape(_STRETCH, 2), blocked)
+        works = _begin(works, bits[1:8], _Plan(len(rooms.floor), extras), rooms, secrets)
+        return _dig_on(works, bits[8:].reshape(_STRETCH, 2), blocked)
 
-    _, works = jax.lax.while_loop(
-        lambda carry: ~carry[1].finished, work, (jnp.int32(0), _first_works(rooms))
-    )
-    dug = works.dug.reshape(HEIGHT, WIDTH)
-    return Passages(works.doors, dug != _STONE, dug == _BY_EXTRA)
+    def all_works(keys: PRNGKeyArray, rooms: Rooms, extras: Array) -> tuple[Array, Array]:
+        given = keys, rooms, extras, jax.vmap(blocked_squares)(rooms)
+
+        def one_round(carry: tuple[Int32[Array, ""], _Works]) -> tuple[Int32[Array, ""], _Works]:
+            turn, works = carry
+            return turn + 1, jax.vmap(functools.partial(work, turn))(*given, works)
+
+        _, works = jax.lax.while_loop(
+            lambda carry: ~carry[1].finished.all(),
+            one_round,
+            (jnp.int32(0), jax.vmap(_first_works)(rooms)),
+        )
+        return works.doors, works.dug
+
+    return merging_batches(all_works)
 
 
 def blocked_squares(rooms: Rooms) -> Bool[Array, "1680"]:

@@ -7,15 +7,14 @@ and it is adjacent or lit.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int8, Int32, UInt8, UInt32
 
 from maskless.envs.corridor import bitmaps, free_view
+from maskless.envs.corridor.batches import merging_batches
 from maskless.envs.corridor.bitmaps import Bitmap, each
 from maskless.envs.corridor.glyphs import Glyph, appearance
 from maskless.envs.corridor.terrain import HEIGHT, WIDTH, Terrain
@@ -80,28 +79,7 @@ def _flags(
     return flags[0] | flags[1] | flags[2] | flags[3]
 
 
-def _merging_batches(function: Callable) -> Callable:
-    """Makes `jax.vmap` of a function of batches one call on a larger batch.
-
-    So `function` itself decides how the batch lies in memory and which elements need more work.
-    It is compiled even where the caller is not.
-    """
-    wrapped = custom_vmap(jax.jit(function))
-
-    @wrapped.def_vmap
-    def merge(axis_size: int, in_batched: list[bool], *args: Array) -> tuple[Any, Any]:
-        full = [
-            a if batched else jnp.broadcast_to(a, (axis_size, *a.shape))
-            for a, batched in zip(args, in_batched, strict=True)
-        ]
-        outputs = wrapped(*(a.reshape(-1, *a.shape[2:]) for a in full))
-        split = jax.tree.map(lambda o: o.reshape(axis_size, -1, *o.shape[1:]), outputs)
-        return split, jax.tree.map(lambda _: True, split)
-
-    return functools.wraps(function)(wrapped)
-
-
-@_merging_batches
+@merging_batches
 def _sight(
     flags: UInt8[Array, "batch 21 80"], position: Int32[Array, "batch 2"]
 ) -> tuple[Bool[Array, "batch 21 80"], Bool[Array, "batch 21 80"]]:
