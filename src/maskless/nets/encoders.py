@@ -252,5 +252,7 @@ class BlstatsEncoder(nn.Module):
     @nn.compact
     def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
         scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
+        # Written once: XLA would fetch and scale them anew for everything that reads them.
+        scaled = jax.lax.optimization_barrier(scaled)
         kernel, bias = Weights(scaled.shape[-1], 128, name="Dense_0")()
         return jnp.concatenate([rectified(scaled, kernel, bias), scaled], axis=-1)
