@@ -20,6 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jaxtyping import Array, Bool, Float
 
+from maskless.nets.gru import bias_sums as sum_for_biases
 from maskless.nets.gru import slopes
 
 ROWS, UNITS, BLOCKS = 64, 64, 8
@@ -28,6 +29,9 @@ BATCH, WIDTH = 2 * ROWS, UNITS * BLOCKS
 CHUNK, SLOTS = 32, 4
 """Numbers of a row that a product adds up at once, and how many chunks are on their way."""
 LAYOUT = plgpu.Layout.WGMMA
+PRELOAD, PREFETCH, DIRECT, SUMS = False, True, True, True
+SKIP: set[str] = set()
+MEMORY = True
 
 
 def fits(batch: int, width: int, runs: int) -> bool:
@@ -56,7 +60,7 @@ def forward_loop(
         jax.ShapeDtypeStruct((rows, 3 * WIDTH), kernel.dtype),
     ]
     weights = WIDTH // CHUNK, CHUNK, 3 * UNITS
-    call = _kernel(partial(_forward, time), shapes, merged, weights, weights[0], {"block": BLOCKS}, interpret)
+    call = _kernel(partial(_forward, time), shapes, merged, weights, weights[0], {"side": 2} if MEMORY else {"block": BLOCKS}, interpret)
     by_block = kernel.reshape(merged, WIDTH, 3, BLOCKS, UNITS).transpose(0, 3, 1, 2, 4)
     last, *kept = call(
         by_block.reshape(-1, 3 * UNITS),
@@ -87,9 +91,10 @@ def backward_loop(
     first = jax.ShapeDtypeStruct((merged * BATCH, WIDTH), jnp.float32)
     halves = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * BATCH, 2 * UNITS), kernel.dtype)
     weights = 3 * WIDTH // 2 // CHUNK, 2 * UNITS, CHUNK
-    shapes = [first, by_gates, by_gates, halves]
-    call = _kernel(partial(_backward, time), shapes, merged, weights, 2 * weights[0], {"pair": BLOCKS // 2, "side": 2}, interpret)
-    first, *by_sums, _ = call(
+    sums = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * ROWS, CHUNK), jnp.float32)
+    shapes = [first, by_gates, by_gates, halves, sums]
+    call = _kernel(partial(_backward, time), shapes, merged, weights, 2 * weights[0], {"side": 2} if MEMORY else {"pair": BLOCKS // 2, "side": 2}, interpret)
+    first, *by_sums, _, sums = call(
         kernel.reshape(-1, 3 * WIDTH),
         candidate_bias.reshape(-1),
         projected.reshape(-1, 3 * WIDTH),
@@ -100,10 +105,14 @@ def backward_loop(
         wanted.reshape(-1, WIDTH),
     )
     by_recalled, by_projected = (x.reshape(*runs, time, BATCH, -1) for x in by_sums)
-    from maskless.nets.gru import bias_sums
-
     first = first.reshape(*runs, BATCH, WIDTH)
-    return first, by_recalled, by_projected, *bias_sums(by_recalled, by_projected)
+    if SUMS:
+        pieces = UNITS // CHUNK
+        sums = sums.reshape(*runs, BLOCKS, 2, 4, pieces, -1, CHUNK)[..., 0, :].sum(-4)
+        sums = jnp.moveaxis(sums, -4, -3).reshape(*runs, 4, WIDTH)
+        by_bias = sums[..., jnp.array([0, 1, 3]), :].reshape(*runs, 3 * WIDTH)
+        return first, by_recalled, by_projected, by_bias, sums[..., 2, :]
+    return first, by_recalled, by_projected, *sum_for_biases(by_recalled, by_projected)
 
 
 def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], copies: int, cluster: dict[str, int], interpret: Any) -> Any:
@@ -119,8 +128,8 @@ def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], copies
             plgpu.Barrier(num_barriers=2 * SLOTS),
             *(plgpu.ClusterBarrier(collective_axes=(x,), num_barriers=2) for x in cluster),
         ],
-        grid=(runs,),
-        grid_names=("run",),
+        grid=(runs, BLOCKS // 2) if MEMORY else (runs,),
+        grid_names=("run", "pair") if MEMORY else ("run",),
         cluster=tuple(cluster.values()),
         cluster_names=tuple(cluster),
         num_threads=2,
@@ -169,6 +178,8 @@ class _Half:
 
     def product(self, parts: list, weights: list) -> Array:
         """The sum of products of parts [ROWS, CHUNK] in global memory with weights."""
+        if "product" in SKIP:
+            parts, weights = parts[:4], weights[:4]
         for i, part in enumerate(parts[: SLOTS - 1]):
             self.start_loading(part, i)
 
@@ -181,7 +192,9 @@ class _Half:
                     self.start_loading(parts[i + SLOTS - 1], i + SLOTS - 1)
             return sums[...]
 
-        return pl.run_scoped(add_up, plgpu.ACC((ROWS, weights[0].shape[1]), jnp.float32))
+        total = pl.run_scoped(add_up, plgpu.ACC((ROWS, weights[0].shape[1]), jnp.float32))
+        plgpu.commit_smem()  # each warp has waited for itself: now all have read their slots
+        return total
 
     def start_loading(self, part: Any, i: int) -> None:
         plgpu.copy_gmem_to_smem(part, self._slot(i), self._barrier(i))
@@ -198,6 +211,35 @@ class _Half:
         for target, rows, columns in targets:
             for slot, part in zip(slots, _chunks(target, rows, columns), strict=True):
                 plgpu.copy_smem_to_gmem(slot, part)
+
+    def sums_of_rows(self, arrays: dict[int, int]) -> Array:
+        """Of what the buffers hold: `arrays` says which array (of four) each of them is.
+
+        A product with ones would have each sum 64 times. This one has ones in some rows only, so
+        that there is room for all four arrays, one below the other.
+        """
+        pieces = UNITS // CHUNK
+        row = plgpu.broadcasted_iota(jnp.int32, (ROWS, ROWS), 0, layout=LAYOUT)
+        group = jax.lax.shift_right_logical(row, int(math.log2(ROWS // (4 * pieces))))
+
+        def add_up(sums: Any) -> Array:
+            for buffer, array in arrays.items():
+                for i, slot in enumerate(self._buffer(buffer)):
+                    ones = (group == array * pieces + i).astype(slot.dtype)
+                    plgpu.wgmma(sums, ones, slot)
+            return sums[...]
+
+        return pl.run_scoped(add_up, plgpu.ACC((ROWS, CHUNK), jnp.float32))
+
+    def swap(self, values: list[Array], side: Any) -> list[Array]:
+        pieces = [x[:, i : i + CHUNK] for x in values for i in range(0, UNITS, CHUNK)]
+        for i, x in enumerate(pieces):
+            plgpu.async_store_smem(
+                x, self._slot(i), self._barrier(i), cluster_idx=side, cluster_dim="side"
+            )
+        for i in range(len(pieces)):
+            plgpu.barrier_wait(self._barrier(i))
+        return [plgpu.load(self._slot(i), layout=LAYOUT) for i in range(len(pieces))]
 
     def read(self, source: Any, rows: Any, columns: Any) -> Array:
         """Both buffers are used: half the columns come through each."""
@@ -218,6 +260,26 @@ class _Half:
 
     def _barrier(self, i: int) -> Any:
         return self._loaded.at[self.half * SLOTS + i % SLOTS]
+
+
+class _Sync:
+    def __init__(self, half: Any, barrier: Any, index: Any, count: int, arrivals: int) -> None:
+        self._barrier, self._arrivals = barrier, arrivals
+        if MEMORY:
+            self._counter = pl.get_global(plgpu.SemaphoreType.REGULAR((count,))).at[index]
+
+    def arrive(self) -> None:
+        if MEMORY:
+            plgpu.semaphore_signal(self._counter, 1, memory_scope="gpu")
+        else:
+            plgpu.barrier_arrive(self._barrier)
+
+    def wait(self, times: Any) -> None:
+        if MEMORY:
+            target = self._arrivals * times
+            plgpu.semaphore_wait(self._counter, target, decrement=False, memory_scope="gpu")
+        else:
+            plgpu.barrier_wait(self._barrier)
 
 
 def _chunks(source: Any, rows: Any, columns: Any) -> list:
@@ -255,8 +317,13 @@ def _float(x: Array) -> Array:
 def _forward(time: int, *refs: Any) -> None:
     weights_given, bias_given, state, projected, reset = refs[:5]
     last, states, remembered, recalled = refs[5:9]
-    half = _Half(time, jax.lax.axis_index("block"), refs[9:])
-    (others,) = half.exchanged
+    block = (
+        2 * jax.lax.axis_index("pair") + jax.lax.axis_index("side")
+        if MEMORY
+        else jax.lax.axis_index("block")
+    )
+    half = _Half(time, block, refs[9:])
+    others = _Sync(half, half.exchanged[0], 2 * half.run + half.half, last.shape[0] // BATCH * 2, BLOCKS)
     weights = [half.weights.at[i] for i in range(WIDTH // CHUNK)]
     first_row = (half.run * BLOCKS + half.block) * WIDTH
     half.load_weights(
@@ -274,19 +341,23 @@ def _forward(time: int, *refs: Any) -> None:
             half.start_writing(h, 0, (remembered, rows, half.own))
             plgpu.wait_smem_to_gmem(0)
 
-        plgpu.barrier_arrive(others)
+        if "others" not in SKIP:
+            others.arrive()
 
     def step(t: Any, h: Array) -> Array:
         rows = half.rows(t)
-        inputs = [_load(projected, rows, half.gate(gate)) for gate in range(3)]
+        inputs = [_load(projected, half.rows(0) if "inputs" in SKIP else rows, half.gate(gate)) for gate in range(3)]
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        plgpu.barrier_wait(others)
+        if "others" not in SKIP:
+            others.wait(t + 1)
         sums = half.product(_chunks(remembered, rows, pl.ds(0, WIDTH)), weights)
         parts = [sums[:, i * UNITS : (i + 1) * UNITS].astype(recalled.dtype) for i in range(3)]
         _, z, n, _ = _gates(inputs, parts, bias)
         h = jnp.where(_starts(reset, rows), 0.0, h)
         h = (1.0 - z) * n + z * h
         remember(h, t + 1)
+        if "recalled" in SKIP:
+            return h
         half.start_writing(parts[0], 0, (recalled, rows, half.gate(0)))
         half.start_writing(parts[1], 1, (recalled, rows, half.gate(1)))
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
@@ -297,7 +368,8 @@ def _forward(time: int, *refs: Any) -> None:
     h = _load(state, half.without_time(), half.own)
     remember(h, 0)
     h = jax.lax.fori_loop(0, time, step, h)
-    plgpu.barrier_wait(others)  # none may leave while another still tells it something
+    if "others" not in SKIP:
+        others.wait(time + 1)  # none may leave while another still tells it something
     last[half.without_time(), half.own] = h
     plgpu.wait_smem_to_gmem(0)
 
@@ -309,10 +381,13 @@ def _backward(time: int, *refs: Any) -> None:
     then the partners exchange sums.
     """
     weights_given, bias_given, projected, reset, remembered, recalled = refs[:6]
-    wanted_last, wanted, first, by_recalled, by_projected, passed = refs[6:12]
+    wanted_last, wanted, first, by_recalled, by_projected, passed, sums_given = refs[6:13]
     pair, side = jax.lax.axis_index("pair"), jax.lax.axis_index("side")
-    half = _Half(time, 2 * pair + side, refs[12:])
-    same_side, partner = half.exchanged
+    half = _Half(time, 2 * pair + side, refs[13:])
+    *_, partner = half.exchanged
+    same_side = _Sync(
+        half, half.exchanged[0], 4 * half.run + 2 * side + half.half, first.shape[0] // BATCH * 4, BLOCKS // 2
+    )
     bias = half.load_bias(bias_given)
     summed = [
         pl.ds(gate * WIDTH + (2 * p + side) * UNITS + i, CHUNK)
@@ -337,6 +412,14 @@ def _backward(time: int, *refs: Any) -> None:
         of_gates = [_load(x, rows, half.gate(g)) for x in (projected, recalled) for g in range(3)]
         return *of_gates, _load(remembered, rows, half.own), _load(wanted, rows, half.own)
 
+    def prefetch(t: Any) -> None:
+        rows = half.rows(jnp.maximum(t, 0))
+        for x in (projected, recalled):
+            for g in range(3):
+                plgpu.async_prefetch(x.at[rows, half.gate(g)])
+        for x in (remembered, wanted):
+            plgpu.async_prefetch(x.at[rows, half.own])
+
     def exchange(sums: Array, t: Any) -> Array:
         """With the partner, in two numbers each whose sum is as good as float32's."""
         mine, theirs = sums[:, :UNITS], sums[:, UNITS:]
@@ -346,6 +429,14 @@ def _backward(time: int, *refs: Any) -> None:
         )
         large = theirs.astype(passed.dtype)
         small = theirs - _float(large)
+        if DIRECT:
+            plgpu.barrier_arrive(partner)
+            plgpu.barrier_wait(partner)
+            got = half.swap([large, small.astype(large.dtype)], 1 - side)
+            pieces = len(got) // 2
+            return mine + jnp.concatenate(
+                [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)], axis=1
+            )
         half.start_writing(large, 0, (passed, rows_there, pl.ds(0, UNITS)))
         half.start_writing(small, 1, (passed, rows_there, pl.ds(UNITS, UNITS)))
         plgpu.wait_smem_to_gmem(0)
@@ -357,29 +448,42 @@ def _backward(time: int, *refs: Any) -> None:
             [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)], axis=1
         )
 
-    def step(i: Any, now: tuple[Array, tuple[Array, ...]]) -> tuple[Array, tuple[Array, ...]]:
+    def step(i: Any, now: tuple[Array, Any, Array]) -> tuple[Array, Any, Array]:
         t = time - 1 - i
         rows = half.rows(t)
-        later, given = now
+        later, given, bias_sums = now
+        if not PRELOAD:
+            given = load(t)
         r, z, n, inner = _gates(given[:3], given[3:6], bias)
         total = later + _float(given[7])
         by_r, by_z, by_state_n, by_n = slopes(total, given[6], r, z, n, inner)
         for gate, x in enumerate((by_r, by_z)):
             columns = half.gate(gate)
             half.start_writing(x, gate, (by_recalled, rows, columns), (by_projected, rows, columns))
+        if SUMS:
+            bias_sums = bias_sums + half.sums_of_rows({0: 0, 1: 1})
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
         half.start_writing(by_state_n, 0, (by_recalled, rows, half.gate(2)))
         plgpu.wait_smem_to_gmem(0)
-        plgpu.barrier_arrive(same_side)
+        same_side.arrive()
         half.start_writing(by_n, 1, (by_projected, rows, half.gate(2)))
-        given = load(t - 1)
+        if SUMS:
+            bias_sums = bias_sums + half.sums_of_rows({0: 2, 1: 3})
+        if PREFETCH:
+            prefetch(t - 1)
+        given = load(t - 1) if PRELOAD else ()
         plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        plgpu.barrier_wait(same_side)
+        same_side.wait(i + 1)
         sums = half.product([by_recalled.at[rows, columns] for columns in summed], weights)
         through = exchange(sums, t)
-        return jnp.where(_starts(reset, rows), 0.0, total * z + through), given
+        return jnp.where(_starts(reset, rows), 0.0, total * z + through), given, bias_sums
 
     later = _load(wanted_last, half.without_time(), half.own)
-    later, _ = jax.lax.fori_loop(0, time, step, (later, load(time - 1)))
+    bias_sums = plgpu.layout_cast(jnp.zeros((ROWS, CHUNK), jnp.float32), LAYOUT)
+    later, _, bias_sums = jax.lax.fori_loop(
+        0, time, step, (later, load(time - 1) if PRELOAD else (), bias_sums)
+    )
+    rows = pl.ds(((half.run * BLOCKS + half.block) * 2 + half.half) * ROWS, ROWS)
+    sums_given[rows, :] = bias_sums
     first[half.without_time(), half.own] = later
     plgpu.wait_smem_to_gmem(0)
