@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from maskless.nets import kernels
+from maskless import kernels
 from maskless.nets.gru import run
 from maskless.report.files import provenance, write_json
 

@@ -103,6 +103,44 @@ def training_speed() -> str:
     return Table("", (*header, "commit"), tuple(rows)).markdown()
 
 
+def training_parts() -> str:
+    """Where the time of one update goes."""
+    parts = {
+        "environment": "environment",
+        "new levels": "new levels",
+        "network": "acting",
+        "learning": "learning",
+        "matrix products (library)": "cuBLAS products",
+        "novelty": "RND",
+        "diagnostics": "diagnostics",
+        "other": "other",
+    }
+    rows = []
+    for row in read("bench/train-gpu.json")["results"]:
+        found = row["profile"]["parts"]
+        kernels = sum(part["kernels"] for part in found.values())
+        times = (f"{found[name]['milliseconds']:.0f}" if name in found else "–" for name in parts)
+        what = f"`{row['env']}`, {row['net']}"
+        rows.append((what, str(row["runs"]), *times, f"{kernels:,}"))
+    return Table("", ("program", "runs", *parts.values(), "kernels"), tuple(rows)).markdown()
+
+
+def floors() -> str:
+    """The arithmetic of one update, and how long an H200 would need for it at least."""
+    counted = read("bench/floors.json")
+    header = ("program", "runs", "TFLOP", *(f"ms in {name}" for name in counted["teraflops"]))
+    rows = [
+        (
+            f"`{row['env']}`, {row['net']}",
+            str(row["runs"]),
+            f"{row['teraflop']:.0f}",
+            *(f"{1e3 * row['teraflop'] / speed:.0f}" for speed in counted["teraflops"].values()),
+        )
+        for row in counted["results"]
+    ]
+    return Table("", header, tuple(rows)).markdown()
+
+
 def corridor_progress() -> str:
     """What became of an update of 16 corridor runs."""
     header = (
@@ -384,6 +422,8 @@ PLACES: dict[str, Callable[[], str]] = {
     "validity": validity,
     "speed": speed,
     "training-speed": training_speed,
+    "training-parts": training_parts,
+    "floors": floors,
     "corridor-progress": corridor_progress,
     "precision": precision,
     "corridor-lambda": corridor_lambda,

@@ -96,6 +96,7 @@ def _by_step(x: Array) -> Array:
 
 
 def _sums(x: Float[Array, "time batch dims"], valid: Bool[Array, "time batch actions"]) -> Sums:
+    x = x.astype(jnp.float32)  # a network in bfloat16 gives them as it has them
     square = jnp.sum(x * x, axis=-1)
     per_length = jnp.where(square > 0, 1.0 / jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
     per_length_with_bias = 1.0 / jnp.sqrt(square + 1.0)

@@ -3,7 +3,7 @@
 XLA can only write all states anew (`vector.choose_for_all`). Here the states stay where they are,
 and the few whose episode has ended get another level written over them.
 
-`maskless.nets.kernels` says when this is used.
+`maskless.kernels` says when this is used.
 """
 
 from math import prod

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from maskless import kernels
 from maskless.envs.base import Environment, Observation, State
 from maskless.errors import MasklessError
 
@@ -219,8 +220,6 @@ class VectorEnv:
 def _way_to_move() -> Callable[..., State]:
     if jax.default_backend() == "cpu":
         return move_the_finished
-    from maskless.nets import kernels  # networks take a second to import
-
     return overwrite_the_large if kernels.wanted(jnp.bfloat16) else choose_for_all
 
 

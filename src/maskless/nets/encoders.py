@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer, PyTree, Shaped
 
+from maskless import kernels
 from maskless.envs.corridor.glyphs import Glyph
 from maskless.envs.corridor.messages import NUM_MESSAGES
 from maskless.envs.corridor.observation import CROP, NUM_BLSTATS, Observation
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets import kernels
 from maskless.nets.heads import Weights, linear, rectified
 from maskless.nets.orthogonal import orthogonal
 

@@ -7,7 +7,7 @@ The ids of up to five places of a window travel in one number, its key, five bit
 each program adds up the rows that its windows ask for. Backward, the one-hots for all rows of five
 tables are one comparison with the key, made in the registers where the product reads them.
 
-`maskless.nets.kernels` says when it is used.
+`maskless.kernels` says when it is used.
 """
 
 from collections.abc import Sequence

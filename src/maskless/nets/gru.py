@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from maskless.nets import kernels
+from maskless import kernels
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads, Outputs, Trunk, Weights, linear, product, rectified

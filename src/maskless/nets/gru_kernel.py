@@ -5,7 +5,7 @@ each other and pass everything through memory. Here each program computes a bloc
 columns of the next state (or, backwards, of the derivative by it) from whole rows of the state, so
 the kernel of the next step can only start after it: a step cannot be shorter than one launch.
 
-`maskless.nets.kernels` says when it is used.
+`maskless.kernels` says when it is used.
 """
 
 from collections.abc import Callable, Sequence

@@ -182,15 +182,16 @@ class Outputs(nn.Module):
         actor: Float[Array, "time batch hidden"],
         critic: Float[Array, "time batch critic"],
     ) -> Heads:
-        features, actor, critic = (x.astype(jnp.float32) for x in (features, actor, critic))
+        given = (x.astype(jnp.float32) for x in (features, actor, critic))
+        exact_features, exact_actor, exact_critic = given
         kernel, bias = Weights(critic.shape[-1], 2, orthogonal(1.0), name="values")()
-        values = _values(*aligned(critic, kernel), bias)
+        values = _values(*aligned(exact_critic, kernel), bias)
         return Heads(
-            logits=dense(self.num_actions, SMALL_GAIN, "logits")(actor),
+            logits=dense(self.num_actions, SMALL_GAIN, "logits")(exact_actor),
             value=values[..., 0],
             # One independent linear classifier per action: together they are one layer.
-            validity=dense(self.num_actions, SMALL_GAIN, "validity")(features),
-            features=features,
+            validity=dense(self.num_actions, SMALL_GAIN, "validity")(exact_features),
+            features=features,  # as they came: a rollout keeps those of every step
             hidden=actor,
             intrinsic_value=values[..., 1],
         )

@@ -39,7 +39,11 @@ class Batch:
         """Some of the environments (or of the samples)."""
         carry = jax.tree.map(lambda x: x[envs], self.carry)
         rest = jax.tree.map(lambda x: x[:, envs], dataclasses.replace(self, carry=()))
-        return dataclasses.replace(rest, carry=carry)
+        # Fetched once: XLA would fetch the masks anew in each of ten passes, three of them slow.
+        rollout = rest.rollout
+        applied, valid = jax.lax.optimization_barrier((rollout.applied, rollout.valid))
+        rollout = dataclasses.replace(rollout, applied=applied, valid=valid)
+        return dataclasses.replace(rest, carry=carry, rollout=rollout)
 
 
 def make_optimizer(ppo: Hyperparameters, updates: int) -> optax.GradientTransformation:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from maskless.errors import MasklessError
+from maskless.kernels import SWITCH
 
 _RECORDED = (
     *("maskless", "jax", "jaxlib", "flax", "optax", "numpy"),
@@ -50,8 +51,6 @@ def write_text(path: Path, text: str) -> None:
 
 def provenance() -> dict[str, Any]:
     """Commit, versions and device: what somebody needs to get the same numbers again."""
-    from maskless.nets.kernels import SWITCH  # networks take a second to import
-
     return {
         "commit": _commit(),
         "python": platform.python_version(),

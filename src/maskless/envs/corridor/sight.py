@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int8, Int32, UInt8, UInt32
 
+from maskless import kernels
 from maskless.envs.corridor import bitmaps, free_view
 from maskless.envs.corridor.batches import merging_batches
 from maskless.envs.corridor.bitmaps import Bitmap, each
@@ -105,12 +106,10 @@ def _sight(
 
 def _free_view(batch: int) -> Callable[..., Bitmap]:
     """`free_view.could_see`, or the same in kernels of our own where they are wanted."""
-    if jax.default_backend() == "gpu":
-        # Both take a while to import, and only GPUs need them.
-        from maskless.envs.corridor import sight_kernel
-        from maskless.nets import kernels
+    if kernels.wanted(jnp.bfloat16):
+        from maskless.envs.corridor import sight_kernel  # deprecated parts of JAX
 
-        if kernels.wanted(jnp.bfloat16) and sight_kernel.fits(batch):
+        if sight_kernel.fits(batch):
             return sight_kernel.could_see
     return free_view.could_see
 

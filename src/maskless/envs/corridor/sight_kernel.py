@@ -9,7 +9,7 @@ thread keeps one quadrant of one hero in its registers:
 
 The four quadrants are down-right, down-left, up-right and up-left. Leftward ones read the map's
 mirror image, so all go outward from column 0. Quadrant q of hero h is number q * batch + h, its
-lane. `maskless.nets.kernels` says when this is used.
+lane. `maskless.kernels` says when this is used.
 """
 
 import functools

@@ -10,7 +10,8 @@ SWITCH = "MASKLESS_KERNELS"
 
 
 def wanted(dtype: Any) -> bool:
-    """On one GPU (or on each of many for itself), in bfloat16, with MASKLESS_KERNELS=1.
+    """On one GPU (or on each of many for itself), with MASKLESS_KERNELS=1; those of the networks
+    in bfloat16 only.
 
     They are written with a part of JAX that is deprecated and differs from version to version, so
     nothing uses them unasked. docs/performance.md says what they save.
