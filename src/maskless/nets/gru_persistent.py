@@ -32,6 +32,7 @@ LAYOUT = plgpu.Layout.WGMMA
 PRELOAD, PREFETCH, DIRECT, SUMS = False, True, True, True
 SKIP: set[str] = set()
 MEMORY = True
+PROFILE = ""
 
 
 def fits(batch: int, width: int, runs: int) -> bool:
@@ -60,7 +61,15 @@ def forward_loop(
         jax.ShapeDtypeStruct((rows, 3 * WIDTH), kernel.dtype),
     ]
     weights = WIDTH // CHUNK, CHUNK, 3 * UNITS
-    call = _kernel(partial(_forward, time), shapes, merged, weights, weights[0], {"side": 2} if MEMORY else {"block": BLOCKS}, interpret)
+    call = _kernel(
+        partial(_forward, time),
+        shapes,
+        merged,
+        weights,
+        weights[0],
+        {"side": 2} if MEMORY else {"block": BLOCKS},
+        interpret,
+    )
     by_block = kernel.reshape(merged, WIDTH, 3, BLOCKS, UNITS).transpose(0, 3, 1, 2, 4)
     last, *kept = call(
         by_block.reshape(-1, 3 * UNITS),
@@ -93,7 +102,15 @@ def backward_loop(
     weights = 3 * WIDTH // 2 // CHUNK, 2 * UNITS, CHUNK
     sums = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * ROWS, CHUNK), jnp.float32)
     shapes = [first, by_gates, by_gates, halves, sums]
-    call = _kernel(partial(_backward, time), shapes, merged, weights, 2 * weights[0], {"side": 2} if MEMORY else {"pair": BLOCKS // 2, "side": 2}, interpret)
+    call = _kernel(
+        partial(_backward, time),
+        shapes,
+        merged,
+        weights,
+        2 * weights[0],
+        {"side": 2} if MEMORY else {"pair": BLOCKS // 2, "side": 2},
+        interpret,
+    )
     first, *by_sums, _, sums = call(
         kernel.reshape(-1, 3 * WIDTH),
         candidate_bias.reshape(-1),
@@ -115,7 +132,15 @@ def backward_loop(
     return first, by_recalled, by_projected, *sum_for_biases(by_recalled, by_projected)
 
 
-def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], copies: int, cluster: dict[str, int], interpret: Any) -> Any:
+def _kernel(
+    body: Any,
+    shapes: list,
+    runs: int,
+    weights: tuple[int, ...],
+    copies: int,
+    cluster: dict[str, int],
+    interpret: Any,
+) -> Any:
     """A function of arrays with two axes: rows (of all runs and steps), numbers."""
     swizzled = plgpu.TilingTransform((8, CHUNK)), plgpu.SwizzleTransform(2 * CHUNK)
     return plgpu.kernel(
@@ -134,7 +159,15 @@ def _kernel(body: Any, shapes: list, runs: int, weights: tuple[int, ...], copies
         cluster_names=tuple(cluster),
         num_threads=2,
         thread_name="half",
-        compiler_params=plgpu.CompilerParams(approx_math=True, reduction_scratch_bytes=0),
+        compiler_params=plgpu.CompilerParams(
+            approx_math=True,
+            reduction_scratch_bytes=0,
+            **(
+                dict(profile_space=84, profile_dir=PROFILE, profile_bounds_check=True)
+                if PROFILE
+                else {}
+            ),
+        ),
         interpret=interpret,
         kernel_name=body.func.__name__.strip("_") + "_persistent",
     )
@@ -145,7 +178,11 @@ class _Half:
 
     def __init__(self, time: int, block: Any, shared: Any) -> None:
         self.time = time
-        self.run, self.block, self.half = jax.lax.axis_index("run"), block, jax.lax.axis_index("half")
+        self.run, self.block, self.half = (
+            jax.lax.axis_index("run"),
+            block,
+            jax.lax.axis_index("half"),
+        )
         self.own = self.gate(0)
         self.weights, self._slots, self._ready, self._loaded, *exchanged = shared
         self.exchanged = [x.at[self.half] for x in exchanged]
@@ -323,7 +360,9 @@ def _forward(time: int, *refs: Any) -> None:
         else jax.lax.axis_index("block")
     )
     half = _Half(time, block, refs[9:])
-    others = _Sync(half, half.exchanged[0], 2 * half.run + half.half, last.shape[0] // BATCH * 2, BLOCKS)
+    others = _Sync(
+        half, half.exchanged[0], 2 * half.run + half.half, last.shape[0] // BATCH * 2, BLOCKS
+    )
     weights = [half.weights.at[i] for i in range(WIDTH // CHUNK)]
     first_row = (half.run * BLOCKS + half.block) * WIDTH
     half.load_weights(
@@ -346,23 +385,29 @@ def _forward(time: int, *refs: Any) -> None:
 
     def step(t: Any, h: Array) -> Array:
         rows = half.rows(t)
-        inputs = [_load(projected, half.rows(0) if "inputs" in SKIP else rows, half.gate(gate)) for gate in range(3)]
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        if "others" not in SKIP:
-            others.wait(t + 1)
-        sums = half.product(_chunks(remembered, rows, pl.ds(0, WIDTH)), weights)
-        parts = [sums[:, i * UNITS : (i + 1) * UNITS].astype(recalled.dtype) for i in range(3)]
-        _, z, n, _ = _gates(inputs, parts, bias)
-        h = jnp.where(_starts(reset, rows), 0.0, h)
-        h = (1.0 - z) * n + z * h
-        remember(h, t + 1)
+        with jax.named_scope("inputs"):
+            inputs = [_load(projected, half.rows(0) if "inputs" in SKIP else rows, half.gate(gate)) for gate in range(3)]
+            plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+        with jax.named_scope("wait"):
+            if "others" not in SKIP:
+                others.wait(t + 1)
+        with jax.named_scope("product"):
+            sums = half.product(_chunks(remembered, rows, pl.ds(0, WIDTH)), weights)
+        with jax.named_scope("gates"):
+            parts = [sums[:, i * UNITS : (i + 1) * UNITS].astype(recalled.dtype) for i in range(3)]
+            _, z, n, _ = _gates(inputs, parts, bias)
+            h = jnp.where(_starts(reset, rows), 0.0, h)
+            h = (1.0 - z) * n + z * h
+        with jax.named_scope("remember"):
+            remember(h, t + 1)
         if "recalled" in SKIP:
             return h
-        half.start_writing(parts[0], 0, (recalled, rows, half.gate(0)))
-        half.start_writing(parts[1], 1, (recalled, rows, half.gate(1)))
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.start_writing(parts[2], 0, (recalled, rows, half.gate(2)))
-        half.start_writing(h, 1, (states, rows, half.own))
+        with jax.named_scope("write"):
+            half.start_writing(parts[0], 0, (recalled, rows, half.gate(0)))
+            half.start_writing(parts[1], 1, (recalled, rows, half.gate(1)))
+            plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+            half.start_writing(parts[2], 0, (recalled, rows, half.gate(2)))
+            half.start_writing(h, 1, (states, rows, half.own))
         return h
 
     h = _load(state, half.without_time(), half.own)
@@ -386,7 +431,11 @@ def _backward(time: int, *refs: Any) -> None:
     half = _Half(time, 2 * pair + side, refs[13:])
     *_, partner = half.exchanged
     same_side = _Sync(
-        half, half.exchanged[0], 4 * half.run + 2 * side + half.half, first.shape[0] // BATCH * 4, BLOCKS // 2
+        half,
+        half.exchanged[0],
+        4 * half.run + 2 * side + half.half,
+        first.shape[0] // BATCH * 4,
+        BLOCKS // 2,
     )
     bias = half.load_bias(bias_given)
     summed = [
@@ -435,7 +484,8 @@ def _backward(time: int, *refs: Any) -> None:
             got = half.swap([large, small.astype(large.dtype)], 1 - side)
             pieces = len(got) // 2
             return mine + jnp.concatenate(
-                [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)], axis=1
+                [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)],
+                axis=1,
             )
         half.start_writing(large, 0, (passed, rows_there, pl.ds(0, UNITS)))
         half.start_writing(small, 1, (passed, rows_there, pl.ds(UNITS, UNITS)))
@@ -452,30 +502,40 @@ def _backward(time: int, *refs: Any) -> None:
         t = time - 1 - i
         rows = half.rows(t)
         later, given, bias_sums = now
-        if not PRELOAD:
-            given = load(t)
-        r, z, n, inner = _gates(given[:3], given[3:6], bias)
-        total = later + _float(given[7])
-        by_r, by_z, by_state_n, by_n = slopes(total, given[6], r, z, n, inner)
-        for gate, x in enumerate((by_r, by_z)):
-            columns = half.gate(gate)
-            half.start_writing(x, gate, (by_recalled, rows, columns), (by_projected, rows, columns))
-        if SUMS:
-            bias_sums = bias_sums + half.sums_of_rows({0: 0, 1: 1})
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        half.start_writing(by_state_n, 0, (by_recalled, rows, half.gate(2)))
-        plgpu.wait_smem_to_gmem(0)
-        same_side.arrive()
-        half.start_writing(by_n, 1, (by_projected, rows, half.gate(2)))
-        if SUMS:
-            bias_sums = bias_sums + half.sums_of_rows({0: 2, 1: 3})
-        if PREFETCH:
-            prefetch(t - 1)
-        given = load(t - 1) if PRELOAD else ()
-        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-        same_side.wait(i + 1)
-        sums = half.product([by_recalled.at[rows, columns] for columns in summed], weights)
-        through = exchange(sums, t)
+        with jax.named_scope("inputs"):
+            if not PRELOAD:
+                given = load(t)
+        with jax.named_scope("gates"):
+            r, z, n, inner = _gates(given[:3], given[3:6], bias)
+            total = later + _float(given[7])
+            by_r, by_z, by_state_n, by_n = slopes(total, given[6], r, z, n, inner)
+        with jax.named_scope("write"):
+            for gate, x in enumerate((by_r, by_z)):
+                columns = half.gate(gate)
+                half.start_writing(
+                    x, gate, (by_recalled, rows, columns), (by_projected, rows, columns)
+                )
+            if SUMS:
+                bias_sums = bias_sums + half.sums_of_rows({0: 0, 1: 1})
+            plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+            half.start_writing(by_state_n, 0, (by_recalled, rows, half.gate(2)))
+        with jax.named_scope("tell"):
+            plgpu.wait_smem_to_gmem(0)
+            same_side.arrive()
+        with jax.named_scope("rest"):
+            half.start_writing(by_n, 1, (by_projected, rows, half.gate(2)))
+            if SUMS:
+                bias_sums = bias_sums + half.sums_of_rows({0: 2, 1: 3})
+            if PREFETCH:
+                prefetch(t - 1)
+            given = load(t - 1) if PRELOAD else ()
+            plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+        with jax.named_scope("wait"):
+            same_side.wait(i + 1)
+        with jax.named_scope("product"):
+            sums = half.product([by_recalled.at[rows, columns] for columns in summed], weights)
+        with jax.named_scope("exchange"):
+            through = exchange(sums, t)
         return jnp.where(_starts(reset, rows), 0.0, total * z + through), given, bias_sums
 
     later = _load(wanted_last, half.without_time(), half.own)
