@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
     """The cache is told what is used once, so that it keeps the weights for the next step."""
 
 
-FORWARD, BACKWARD = Sizes(), Sizes()
+FORWARD, BACKWARD = Sizes(), Sizes(stages=4)
 LOG2_E = 1.4426950408889634
 COPIES = 16
 """Of each sum of rows: the smallest product has as many rows, and one is wanted."""
