@@ -27,11 +27,10 @@ ROWS, UNITS, BLOCKS = 64, 64, 8
 """Rows of a half, units of a block, blocks of a cluster."""
 BATCH, WIDTH = 2 * ROWS, UNITS * BLOCKS
 CHUNK, SLOTS = 32, 4
+PIECES = UNITS // CHUNK
 """Numbers of a row that a product adds up at once, and how many chunks are on their way."""
 LAYOUT = plgpu.Layout.WGMMA
-PRELOAD, PREFETCH, DIRECT, SUMS = False, True, True, True
-SKIP: set[str] = set()
-MEMORY = True
+EAGER, PREFETCH, SUMS = False, True, True
 PROFILE = ""
 
 
@@ -67,7 +66,6 @@ def forward_loop(
         merged,
         weights,
         weights[0],
-        {"side": 2} if MEMORY else {"block": BLOCKS},
         interpret,
     )
     by_block = kernel.reshape(merged, WIDTH, 3, BLOCKS, UNITS).transpose(0, 3, 1, 2, 4)
@@ -98,20 +96,18 @@ def backward_loop(
     merged = max(1, wanted_last.size // (BATCH * WIDTH))
     by_gates = jax.ShapeDtypeStruct((merged * time * BATCH, 3 * WIDTH), kernel.dtype)
     first = jax.ShapeDtypeStruct((merged * BATCH, WIDTH), jnp.float32)
-    halves = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * BATCH, 2 * UNITS), kernel.dtype)
     weights = 3 * WIDTH // 2 // CHUNK, 2 * UNITS, CHUNK
     sums = jax.ShapeDtypeStruct((merged * BLOCKS * 2 * ROWS, CHUNK), jnp.float32)
-    shapes = [first, by_gates, by_gates, halves, sums]
+    shapes = [first, by_gates, by_gates, sums]
     call = _kernel(
         partial(_backward, time),
         shapes,
         merged,
         weights,
         2 * weights[0],
-        {"side": 2} if MEMORY else {"pair": BLOCKS // 2, "side": 2},
         interpret,
     )
-    first, *by_sums, _, sums = call(
+    first, *by_sums, sums = call(
         kernel.reshape(-1, 3 * WIDTH),
         candidate_bias.reshape(-1),
         projected.reshape(-1, 3 * WIDTH),
@@ -124,8 +120,7 @@ def backward_loop(
     by_recalled, by_projected = (x.reshape(*runs, time, BATCH, -1) for x in by_sums)
     first = first.reshape(*runs, BATCH, WIDTH)
     if SUMS:
-        pieces = UNITS // CHUNK
-        sums = sums.reshape(*runs, BLOCKS, 2, 4, pieces, -1, CHUNK)[..., 0, :].sum(-4)
+        sums = sums.reshape(*runs, BLOCKS, 2, 4, PIECES, -1, CHUNK)[..., 0, :].sum(-4)
         sums = jnp.moveaxis(sums, -4, -3).reshape(*runs, 4, WIDTH)
         by_bias = sums[..., jnp.array([0, 1, 3]), :].reshape(*runs, 3 * WIDTH)
         return first, by_recalled, by_projected, by_bias, sums[..., 2, :]
@@ -138,7 +133,6 @@ def _kernel(
     runs: int,
     weights: tuple[int, ...],
     copies: int,
-    cluster: dict[str, int],
     interpret: Any,
 ) -> Any:
     """A function of arrays with two axes: rows (of all runs and steps), numbers."""
@@ -151,12 +145,12 @@ def _kernel(
             plgpu.SMEM((2 * SLOTS, ROWS, CHUNK), jnp.bfloat16, transforms=swizzled),
             plgpu.Barrier(num_arrivals=copies),
             plgpu.Barrier(num_barriers=2 * SLOTS),
-            *(plgpu.ClusterBarrier(collective_axes=(x,), num_barriers=2) for x in cluster),
+            plgpu.ClusterBarrier(collective_axes=("side",), num_barriers=2),
         ],
-        grid=(runs, BLOCKS // 2) if MEMORY else (runs,),
-        grid_names=("run", "pair") if MEMORY else ("run",),
-        cluster=tuple(cluster.values()),
-        cluster_names=tuple(cluster),
+        grid=(runs, BLOCKS // 2),
+        grid_names=("run", "pair"),
+        cluster=(2,),
+        cluster_names=("side",),
         num_threads=2,
         thread_name="half",
         compiler_params=plgpu.CompilerParams(
@@ -176,16 +170,14 @@ def _kernel(
 class _Half:
     """What one warpgroup works with: its rows and columns, its part of the shared memory."""
 
-    def __init__(self, time: int, block: Any, shared: Any) -> None:
+    def __init__(self, time: int, shared: Any) -> None:
         self.time = time
-        self.run, self.block, self.half = (
-            jax.lax.axis_index("run"),
-            block,
-            jax.lax.axis_index("half"),
-        )
+        axes = "run", "pair", "side", "half"
+        self.run, self.pair, self.side, self.half = (jax.lax.axis_index(x) for x in axes)
+        self.block = 2 * self.pair + self.side
         self.own = self.gate(0)
-        self.weights, self._slots, self._ready, self._loaded, *exchanged = shared
-        self.exchanged = [x.at[self.half] for x in exchanged]
+        self.weights, self._slots, self._ready, self._loaded, partner = shared
+        self.partner = partner.at[self.half]
 
     def rows(self, t: Any) -> Any:
         """Its rows at a time, of arrays that have all runs and times one below the other."""
@@ -197,6 +189,14 @@ class _Half:
     def gate(self, gate: int) -> Any:
         """Its columns of a gate."""
         return pl.ds(gate * WIDTH + self.block * UNITS, UNITS)
+
+    def load(self, source: Any, rows: Any, gate: int, piece: int) -> Array:
+        """A piece of its columns of a gate."""
+        columns = pl.ds(gate * WIDTH + self.block * UNITS + piece * CHUNK, CHUNK)
+        return _load(source, rows, columns)
+
+    def weights_at(self, i: Any) -> Any:
+        return self.weights.at[i]
 
     def load_weights(self, parts: list[tuple[Any, Any]]) -> None:
         """From global to shared memory."""
@@ -213,41 +213,53 @@ class _Half:
         loaded = plgpu.load(own, layout=LAYOUT.reduce(0), optimized=False)
         return jax.lax.broadcast_in_dim(loaded, (ROWS, UNITS), (1,))
 
-    def product(self, parts: list, weights: list) -> Array:
-        """The sum of products of parts [ROWS, CHUNK] in global memory with weights."""
-        if "product" in SKIP:
-            parts, weights = parts[:4], weights[:4]
-        for i, part in enumerate(parts[: SLOTS - 1]):
-            self.start_loading(part, i)
+    def product(self, source: Any, rows: Any, column: Any, weights: Any) -> Array:
+        """The sum of products of chunks [ROWS, CHUNK] of `source` with weights."""
+        ahead = SLOTS if EAGER else SLOTS - 1
+        rounds = self.weights.shape[0] // SLOTS
+
+        def load(i: Any, slot: int) -> None:
+            self.start_loading(source.at[rows, pl.ds(column(i), CHUNK)], slot)
 
         def add_up(sums: Any) -> Array:
-            for i, chunk in enumerate(weights):
-                plgpu.barrier_wait(self._barrier(i))
-                plgpu.wgmma(sums, self._slot(i), chunk)
-                plgpu.wgmma_wait(1)  # all but the last: the slot before is free
-                if i + SLOTS - 1 < len(parts):
-                    self.start_loading(parts[i + SLOTS - 1], i + SLOTS - 1)
+            def add(j: Any, last: bool = False) -> None:
+                for slot in range(SLOTS):
+                    i = j * SLOTS + slot
+                    plgpu.barrier_wait(self._barrier(slot))
+                    plgpu.wgmma(sums, self._slot(slot), weights(i))
+                    plgpu.wgmma_wait(0 if EAGER else 1)  # the slot of this or the last one is free
+                    if not last or slot + ahead < SLOTS:
+                        load(i + ahead, slot + ahead)
+
+            # A loop, since the compiler would compute all addresses before the first step.
+            jax.lax.fori_loop(0, rounds - 1, lambda j, _: add(j), None)
+            add(rounds - 1, last=True)
             return sums[...]
 
-        total = pl.run_scoped(add_up, plgpu.ACC((ROWS, weights[0].shape[1]), jnp.float32))
+        for i in range(ahead):
+            load(i, i)
+        units = weights(0).shape[1]
+        total = pl.run_scoped(add_up, plgpu.ACC((ROWS, units), jnp.float32))
         plgpu.commit_smem()  # each warp has waited for itself: now all have read their slots
         return total
 
     def start_loading(self, part: Any, i: int) -> None:
         plgpu.copy_gmem_to_smem(part, self._slot(i), self._barrier(i))
 
-    def start_writing(self, value: Array, buffer: int, *targets: tuple[Any, Any, Any]) -> None:
-        """To columns of arrays, through shared memory: registers hold small pieces of rows.
+    def put(self, piece: Array, slot: int) -> None:
+        """Into shared memory, from where `copy` takes it: registers hold small pieces of rows."""
+        target = self._slot(slot)
+        target[...] = piece.astype(target.dtype)
 
-        The slots make two buffers.
-        """
-        slots = self._buffer(buffer)
-        for i, slot in enumerate(slots):
-            slot[...] = value[:, i * CHUNK : (i + 1) * CHUNK].astype(slot.dtype)
+    def copy(self, buffer: int, target: Any, rows: Any, columns: Any) -> None:
+        for slot, part in zip(self._buffer(buffer), _chunks(target, rows, columns), strict=True):
+            plgpu.copy_smem_to_gmem(slot, part)
+
+    def start_writing(self, value: Array, buffer: int, target: Any, rows: Any, columns: Any) -> None:
+        for i in range(PIECES):
+            self.put(value[:, _piece(i)], buffer * PIECES + i)
         plgpu.commit_smem()
-        for target, rows, columns in targets:
-            for slot, part in zip(slots, _chunks(target, rows, columns), strict=True):
-                plgpu.copy_smem_to_gmem(slot, part)
+        self.copy(buffer, target, rows, columns)
 
     def sums_of_rows(self, arrays: dict[int, int]) -> Array:
         """Of what the buffers hold: `arrays` says which array (of four) each of them is.
@@ -255,42 +267,35 @@ class _Half:
         A product with ones would have each sum 64 times. This one has ones in some rows only, so
         that there is room for all four arrays, one below the other.
         """
-        pieces = UNITS // CHUNK
-        row = plgpu.broadcasted_iota(jnp.int32, (ROWS, ROWS), 0, layout=LAYOUT)
-        group = jax.lax.shift_right_logical(row, int(math.log2(ROWS // (4 * pieces))))
+        row = plgpu.broadcasted_iota(jnp.int32, (ROWS,), 0, layout=LAYOUT.reduce(1))
+        # The barrier: else all those ones would be kept in registers from the first step on.
+        row = jax.lax.optimization_barrier(row)
+        group = jax.lax.shift_right_logical(row, int(math.log2(ROWS // (4 * PIECES))))
 
         def add_up(sums: Any) -> Array:
             for buffer, array in arrays.items():
                 for i, slot in enumerate(self._buffer(buffer)):
-                    ones = (group == array * pieces + i).astype(slot.dtype)
+                    ones = (group == array * PIECES + i).astype(jnp.float32)
+                    ones = jax.lax.broadcast_in_dim(ones, (ROWS, ROWS), (0,)).astype(slot.dtype)
                     plgpu.wgmma(sums, ones, slot)
+                    plgpu.wgmma_wait(0)
             return sums[...]
 
         return pl.run_scoped(add_up, plgpu.ACC((ROWS, CHUNK), jnp.float32))
 
-    def swap(self, values: list[Array], side: Any) -> list[Array]:
-        pieces = [x[:, i : i + CHUNK] for x in values for i in range(0, UNITS, CHUNK)]
+    def swap(self, pieces: list[Array]) -> list[Array]:
+        """With the partner: each writes into the slots of the other."""
+        other = 1 - self.side
         for i, x in enumerate(pieces):
             plgpu.async_store_smem(
-                x, self._slot(i), self._barrier(i), cluster_idx=side, cluster_dim="side"
+                x, self._slot(i), self._barrier(i), cluster_idx=other, cluster_dim="side"
             )
         for i in range(len(pieces)):
             plgpu.barrier_wait(self._barrier(i))
         return [plgpu.load(self._slot(i), layout=LAYOUT) for i in range(len(pieces))]
 
-    def read(self, source: Any, rows: Any, columns: Any) -> Array:
-        """Both buffers are used: half the columns come through each."""
-        parts = _chunks(source, rows, columns)
-        for i, part in enumerate(parts):
-            self.start_loading(part, i)
-        for i in range(len(parts)):
-            plgpu.barrier_wait(self._barrier(i))
-        chunks = [plgpu.load(self._slot(i), layout=LAYOUT) for i in range(len(parts))]
-        return chunks
-
     def _buffer(self, i: int) -> list:
-        pieces = UNITS // CHUNK
-        return [self._slot(i * pieces + j) for j in range(pieces)]
+        return [self._slot(i * PIECES + j) for j in range(PIECES)]
 
     def _slot(self, i: int) -> Any:
         return self._slots.at[self.half * SLOTS + i % SLOTS]
@@ -299,24 +304,25 @@ class _Half:
         return self._loaded.at[self.half * SLOTS + i % SLOTS]
 
 
-class _Sync:
-    def __init__(self, half: Any, barrier: Any, index: Any, count: int, arrivals: int) -> None:
-        self._barrier, self._arrivals = barrier, arrivals
-        if MEMORY:
-            self._counter = pl.get_global(plgpu.SemaphoreType.REGULAR((count,))).at[index]
+class _Others:
+    """The same halves of other blocks, of which some wait for each other in every step."""
 
-    def arrive(self) -> None:
-        if MEMORY:
-            plgpu.semaphore_signal(self._counter, 1, memory_scope="gpu")
-        else:
-            plgpu.barrier_arrive(self._barrier)
+    def __init__(self, index: Any, groups: int, blocks: int) -> None:
+        self._counter = pl.get_global(plgpu.SemaphoreType.REGULAR((groups,))).at[index]
+        self._blocks = blocks
+
+    def tell(self) -> None:
+        plgpu.semaphore_signal(self._counter, memory_scope="gpu")
 
     def wait(self, times: Any) -> None:
-        if MEMORY:
-            target = self._arrivals * times
-            plgpu.semaphore_wait(self._counter, target, decrement=False, memory_scope="gpu")
-        else:
-            plgpu.barrier_wait(self._barrier)
+        """Until each has told something that often."""
+        plgpu.semaphore_wait(
+            self._counter, self._blocks * times, decrement=False, memory_scope="gpu"
+        )
+
+
+def _piece(i: int) -> slice:
+    return slice(i * CHUNK, (i + 1) * CHUNK)
 
 
 def _chunks(source: Any, rows: Any, columns: Any) -> list:
@@ -354,15 +360,8 @@ def _float(x: Array) -> Array:
 def _forward(time: int, *refs: Any) -> None:
     weights_given, bias_given, state, projected, reset = refs[:5]
     last, states, remembered, recalled = refs[5:9]
-    block = (
-        2 * jax.lax.axis_index("pair") + jax.lax.axis_index("side")
-        if MEMORY
-        else jax.lax.axis_index("block")
-    )
-    half = _Half(time, block, refs[9:])
-    others = _Sync(
-        half, half.exchanged[0], 2 * half.run + half.half, last.shape[0] // BATCH * 2, BLOCKS
-    )
+    half = _Half(time, refs[9:])
+    others = _Others(2 * half.run + half.half, 2 * last.shape[0] // BATCH, BLOCKS)
     weights = [half.weights.at[i] for i in range(WIDTH // CHUNK)]
     first_row = (half.run * BLOCKS + half.block) * WIDTH
     half.load_weights(
@@ -377,44 +376,45 @@ def _forward(time: int, *refs: Any) -> None:
 
         @pl.when(t < time)
         def write() -> None:
-            half.start_writing(h, 0, (remembered, rows, half.own))
+            half.start_writing(h, 0, remembered, rows, half.own)
             plgpu.wait_smem_to_gmem(0)
-
-        if "others" not in SKIP:
-            others.arrive()
+            others.tell()
 
     def step(t: Any, h: Array) -> Array:
         rows = half.rows(t)
         with jax.named_scope("inputs"):
-            inputs = [_load(projected, half.rows(0) if "inputs" in SKIP else rows, half.gate(gate)) for gate in range(3)]
+            inputs = [
+                [half.load(projected, rows, gate, i) for gate in range(3)] for i in range(PIECES)
+            ]
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
         with jax.named_scope("wait"):
-            if "others" not in SKIP:
-                others.wait(t + 1)
+            others.wait(t + 1)
         with jax.named_scope("product"):
-            sums = half.product(_chunks(remembered, rows, pl.ds(0, WIDTH)), weights)
+            sums = half.product(remembered, rows, lambda i: i * CHUNK, half.weights_at)
         with jax.named_scope("gates"):
-            parts = [sums[:, i * UNITS : (i + 1) * UNITS].astype(recalled.dtype) for i in range(3)]
-            _, z, n, _ = _gates(inputs, parts, bias)
             h = jnp.where(_starts(reset, rows), 0.0, h)
-            h = (1.0 - z) * n + z * h
+            rounded = sums.astype(recalled.dtype)
+            after = []
+            for i in range(PIECES):
+                first = i * CHUNK
+                parts = [rounded[:, g * UNITS + first : g * UNITS + first + CHUNK] for g in range(3)]
+                _, z, n, _ = _gates(inputs[i], parts, bias[:, _piece(i)])
+                after.append((1.0 - z) * n + z * h[:, _piece(i)])
+            h = jnp.concatenate(after, axis=1)
         with jax.named_scope("remember"):
             remember(h, t + 1)
-        if "recalled" in SKIP:
-            return h
         with jax.named_scope("write"):
-            half.start_writing(parts[0], 0, (recalled, rows, half.gate(0)))
-            half.start_writing(parts[1], 1, (recalled, rows, half.gate(1)))
+            parts = [rounded[:, g * UNITS : (g + 1) * UNITS] for g in range(3)]
+            half.start_writing(parts[0], 0, recalled, rows, half.gate(0))
+            half.start_writing(parts[1], 1, recalled, rows, half.gate(1))
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-            half.start_writing(parts[2], 0, (recalled, rows, half.gate(2)))
-            half.start_writing(h, 1, (states, rows, half.own))
+            half.start_writing(parts[2], 0, recalled, rows, half.gate(2))
+            half.start_writing(h, 1, states, rows, half.own)
         return h
 
     h = _load(state, half.without_time(), half.own)
     remember(h, 0)
     h = jax.lax.fori_loop(0, time, step, h)
-    if "others" not in SKIP:
-        others.wait(time + 1)  # none may leave while another still tells it something
     last[half.without_time(), half.own] = h
     plgpu.wait_smem_to_gmem(0)
 
@@ -426,124 +426,108 @@ def _backward(time: int, *refs: Any) -> None:
     then the partners exchange sums.
     """
     weights_given, bias_given, projected, reset, remembered, recalled = refs[:6]
-    wanted_last, wanted, first, by_recalled, by_projected, passed, sums_given = refs[6:13]
-    pair, side = jax.lax.axis_index("pair"), jax.lax.axis_index("side")
-    half = _Half(time, 2 * pair + side, refs[13:])
-    *_, partner = half.exchanged
-    same_side = _Sync(
-        half,
-        half.exchanged[0],
-        4 * half.run + 2 * side + half.half,
-        first.shape[0] // BATCH * 4,
-        BLOCKS // 2,
-    )
+    wanted_last, wanted, first, by_recalled, by_projected, sums_of_biases = refs[6:12]
+    half = _Half(time, refs[12:])
+    runs = first.shape[0] // BATCH
+    same_side = _Others(4 * half.run + 2 * half.side + half.half, 4 * runs, BLOCKS // 2)
     bias = half.load_bias(bias_given)
-    summed = [
-        pl.ds(gate * WIDTH + (2 * p + side) * UNITS + i, CHUNK)
-        for gate in range(3)
-        for p in range(BLOCKS // 2)
-        for i in range(0, UNITS, CHUNK)
-    ]
+
+    def column(i: Any) -> Any:
+        """Of the chunks that the block adds up: those of all gates of its side."""
+        per_pair = 2 * UNITS
+        return i // PIECES * per_pair + half.side * UNITS + i % PIECES * CHUNK
+
     own, other = (
-        pl.ds((half.run * BLOCKS + 2 * pair + s) * UNITS, UNITS) for s in (side, 1 - side)
+        pl.ds((half.run * BLOCKS + 2 * half.pair + side) * UNITS, UNITS)
+        for side in (half.side, 1 - half.side)
     )
     half.load_weights(
         [
-            (weights_given.at[rows, columns], half.weights.at[i, pl.ds(j * UNITS, UNITS)])
-            for i, columns in enumerate(summed)
+            (
+                weights_given.at[rows, pl.ds(column(i), CHUNK)],
+                half.weights.at[i, pl.ds(j * UNITS, UNITS)],
+            )
+            for i in range(half.weights.shape[0])
             for j, rows in enumerate((own, other))
         ]
     )
-    weights = [half.weights.at[i].transpose((1, 0)) for i in range(len(summed))]
 
-    def load(t: Any) -> tuple[Array, ...]:
-        rows = half.rows(jnp.maximum(t, 0))
-        of_gates = [_load(x, rows, half.gate(g)) for x in (projected, recalled) for g in range(3)]
-        return *of_gates, _load(remembered, rows, half.own), _load(wanted, rows, half.own)
+    def weights(i: Any) -> Any:
+        return half.weights.at[i].transpose((1, 0))
+
+    def exchange(sums: Array) -> list[Array]:
+        """With the partner, in two numbers each whose sum is as good as float32's."""
+        theirs = [sums[:, UNITS + i : UNITS + i + CHUNK] for i in range(0, UNITS, CHUNK)]
+        large = [x.astype(jnp.bfloat16) for x in theirs]
+        small = [(x - _float(y)).astype(jnp.bfloat16) for x, y in zip(theirs, large, strict=True)]
+        plgpu.barrier_arrive(half.partner)
+        plgpu.barrier_wait(half.partner)  # its slots are free
+        got = half.swap([*large, *small])
+        return [sums[:, _piece(i)] + _float(got[i]) + _float(got[PIECES + i]) for i in range(PIECES)]
 
     def prefetch(t: Any) -> None:
+        """Into the cache."""
         rows = half.rows(jnp.maximum(t, 0))
         for x in (projected, recalled):
-            for g in range(3):
-                plgpu.async_prefetch(x.at[rows, half.gate(g)])
+            for gate in range(3):
+                plgpu.async_prefetch(x.at[rows, half.gate(gate)])
         for x in (remembered, wanted):
             plgpu.async_prefetch(x.at[rows, half.own])
 
-    def exchange(sums: Array, t: Any) -> Array:
-        """With the partner, in two numbers each whose sum is as good as float32's."""
-        mine, theirs = sums[:, :UNITS], sums[:, UNITS:]
-        rows, rows_there = (
-            pl.ds((((half.run * BLOCKS + 2 * pair + s) * 2 + t % 2) * 2 + half.half) * ROWS, ROWS)
-            for s in (side, 1 - side)
-        )
-        large = theirs.astype(passed.dtype)
-        small = theirs - _float(large)
-        if DIRECT:
-            plgpu.barrier_arrive(partner)
-            plgpu.barrier_wait(partner)
-            got = half.swap([large, small.astype(large.dtype)], 1 - side)
-            pieces = len(got) // 2
-            return mine + jnp.concatenate(
-                [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)],
-                axis=1,
-            )
-        half.start_writing(large, 0, (passed, rows_there, pl.ds(0, UNITS)))
-        half.start_writing(small, 1, (passed, rows_there, pl.ds(UNITS, UNITS)))
-        plgpu.wait_smem_to_gmem(0)
-        plgpu.barrier_arrive(partner)
-        plgpu.barrier_wait(partner)
-        got = half.read(passed, rows, pl.ds(0, 2 * UNITS))
-        pieces = len(got) // 2
-        return mine + jnp.concatenate(
-            [_float(a) + _float(b) for a, b in zip(got[:pieces], got[pieces:], strict=True)], axis=1
-        )
-
-    def step(i: Any, now: tuple[Array, Any, Array]) -> tuple[Array, Any, Array]:
+    def step(i: Any, now: tuple[Array, Array]) -> tuple[Array, Array]:
         t = time - 1 - i
         rows = half.rows(t)
-        later, given, bias_sums = now
-        with jax.named_scope("inputs"):
-            if not PRELOAD:
-                given = load(t)
+        later, bias_sums = now
+        kept, by_states, by_inputs = [], [], []
         with jax.named_scope("gates"):
-            r, z, n, inner = _gates(given[:3], given[3:6], bias)
-            total = later + _float(given[7])
-            by_r, by_z, by_state_n, by_n = slopes(total, given[6], r, z, n, inner)
-        with jax.named_scope("write"):
-            for gate, x in enumerate((by_r, by_z)):
-                columns = half.gate(gate)
-                half.start_writing(
-                    x, gate, (by_recalled, rows, columns), (by_projected, rows, columns)
+            for p in range(PIECES):
+                inputs, states = (
+                    [half.load(x, rows, gate, p) for gate in range(3)] for x in (projected, recalled)
                 )
+                before, more = (half.load(x, rows, 0, p) for x in (remembered, wanted))
+                r, z, n, inner = _gates(inputs, states, bias[:, _piece(p)])
+                total = later[:, _piece(p)] + _float(more)
+                by_r, by_z, by_state_n, by_n = slopes(total, before, r, z, n, inner)
+                half.put(by_r, p)
+                half.put(by_z, PIECES + p)
+                kept.append(total * z)
+                by_states.append(by_state_n.astype(jnp.bfloat16))
+                by_inputs.append(by_n.astype(jnp.bfloat16))
+                plgpu.commit_smem()  # also keeps the compiler from loading the next piece yet
+        with jax.named_scope("write"):
+            for gate in range(2):
+                half.copy(gate, by_recalled, rows, half.gate(gate))
+                half.copy(gate, by_projected, rows, half.gate(gate))
             if SUMS:
                 bias_sums = bias_sums + half.sums_of_rows({0: 0, 1: 1})
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-            half.start_writing(by_state_n, 0, (by_recalled, rows, half.gate(2)))
+            for p in range(PIECES):
+                half.put(by_states[p], p)
+                half.put(by_inputs[p], PIECES + p)
+            plgpu.commit_smem()
+            half.copy(0, by_recalled, rows, half.gate(2))
         with jax.named_scope("tell"):
             plgpu.wait_smem_to_gmem(0)
-            same_side.arrive()
+            same_side.tell()
         with jax.named_scope("rest"):
-            half.start_writing(by_n, 1, (by_projected, rows, half.gate(2)))
+            half.copy(1, by_projected, rows, half.gate(2))
             if SUMS:
                 bias_sums = bias_sums + half.sums_of_rows({0: 2, 1: 3})
             if PREFETCH:
                 prefetch(t - 1)
-            given = load(t - 1) if PRELOAD else ()
             plgpu.wait_smem_to_gmem(0, wait_read_only=True)
         with jax.named_scope("wait"):
             same_side.wait(i + 1)
         with jax.named_scope("product"):
-            sums = half.product([by_recalled.at[rows, columns] for columns in summed], weights)
+            sums = half.product(by_recalled, rows, column, weights)
         with jax.named_scope("exchange"):
-            through = exchange(sums, t)
-        return jnp.where(_starts(reset, rows), 0.0, total * z + through), given, bias_sums
+            through = exchange(sums)
+            earlier = jnp.concatenate([a + b for a, b in zip(kept, through, strict=True)], axis=1)
+        return jnp.where(_starts(reset, rows), 0.0, earlier), bias_sums
 
     later = _load(wanted_last, half.without_time(), half.own)
-    bias_sums = plgpu.layout_cast(jnp.zeros((ROWS, CHUNK), jnp.float32), LAYOUT)
-    later, _, bias_sums = jax.lax.fori_loop(
-        0, time, step, (later, load(time - 1) if PRELOAD else (), bias_sums)
-    )
-    rows = pl.ds(((half.run * BLOCKS + half.block) * 2 + half.half) * ROWS, ROWS)
-    sums_given[rows, :] = bias_sums
+    nothing = plgpu.layout_cast(jnp.zeros((ROWS, CHUNK), jnp.float32), LAYOUT)
+    later, bias_sums = jax.lax.fori_loop(0, time, step, (later, nothing))
     first[half.without_time(), half.own] = later
+    sums_of_biases[pl.ds(((half.run * BLOCKS + half.block) * 2 + half.half) * ROWS, ROWS), :] = bias_sums
     plgpu.wait_smem_to_gmem(0)
