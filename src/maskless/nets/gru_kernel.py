@@ -34,12 +34,6 @@ class Sizes(NamedTuple):
     warps: int = 8
     stages: int = 3
     """Chunks that are on their way at a time."""
-    early: bool = True
-    """What the gates need is on its way during the product, rather than asked for after it."""
-    runs_first: bool = True
-    """Neighbouring programs are those of different runs, rather than of one."""
-    hints: bool = True
-    """The cache is told what is used once, so that it keeps the weights for the next step."""
 
 
 FORWARD, BACKWARD = Sizes(), Sizes(stages=4)
@@ -137,12 +131,11 @@ def _all_steps(
     here, it would be one more kernel for each.
     """
     runs, batch, width = buffers[0].shape
-    columns, rows = width // sizes.columns, batch // sizes.rows
     steps, first = gcd(time, UNROLL), 2 + len(given)
     call = pl.pallas_call(
         partial(body, sizes=sizes, steps=steps),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in buffers],
-        grid=(runs, columns, rows) if sizes.runs_first else (columns, rows, runs),
+        grid=(runs, width // sizes.columns, batch // sizes.rows),
         input_output_aliases={first + i: i for i in range(len(buffers))},
         compiler_params=triton.CompilerParams(num_warps=sizes.warps, num_stages=sizes.stages),
         interpret=interpret,
@@ -160,8 +153,7 @@ def _all_steps(
 
 def _block(sizes: Sizes, width: int) -> tuple[Any, Any, Any, list[Any]]:
     """This program's run, its block of rows, these rows, and its columns of up to four gates."""
-    first, second, third = (pl.program_id(axis) for axis in range(3))
-    run, column, row = (first, second, third) if sizes.runs_first else (third, first, second)
+    run, column, row = (pl.program_id(axis) for axis in range(3))
     columns = [pl.ds(part * width + column * sizes.columns, sizes.columns) for part in range(4)]
     return run, row, pl.ds(row * sizes.rows, sizes.rows), columns
 
@@ -181,17 +173,13 @@ def _tanh(x: Array) -> Array:
     return 2.0 * _sigmoid(2.0 * x) - 1.0
 
 
-def _once(sizes: Sizes) -> tuple[Callable, Callable]:
-    """How to read and to write, at an index, what this and the next step do not need again."""
-    policy = "evict_first" if sizes.hints else None
+def _read_once(ref: Any, *index: Any) -> Array:
+    """What no step after this one needs: the cache should keep the weights instead."""
+    return triton.load(ref.at[index], eviction_policy="evict_first")
 
-    def read(ref: Any, *index: Any) -> Array:
-        return triton.load(ref.at[index], eviction_policy=policy)
 
-    def write(ref: Any, *index: Any, value: Array) -> None:
-        triton.store(ref.at[index], value.astype(ref.dtype), eviction_policy=policy)
-
-    return read, write
+def _write_once(ref: Any, *index: Any, value: Array) -> None:
+    triton.store(ref.at[index], value.astype(ref.dtype), eviction_policy="evict_first")
 
 
 def _forward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: int) -> None:
@@ -201,29 +189,25 @@ def _forward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: in
     t = iteration[0] * steps + step[0]
     run, _, rows, columns = _block(sizes, width)
     own, *_ = columns = columns[:3]
-    read_once, write_once = _once(sizes)
-
-    def read() -> tuple[Any, ...]:
-        starts_anew = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
-        inputs = [read_once(projected, run, t, rows, c) for c in columns]
-        return inputs, bias[run, own][None], state[run, rows, own], starts_anew[:, None]
+    # Asked for before the product, which it then travels beside.
+    starts_anew = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
+    inputs = [_read_once(projected, run, t, rows, c) for c in columns]
+    own_bias, before = bias[run, own][None], state[run, rows, own]
 
     def add(k: Array, sums: list[Array]) -> list[Array]:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
         h = remembered[run, t, rows, chunk]
         return [s + _product(h, kernel[run, chunk, c]) for s, c in zip(sums, columns, strict=True)]
 
-    given = read() if sizes.early else ()
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
     sums = jax.lax.fori_loop(0, width // sizes.chunk, add, [zeros] * 3)
     rounded = [x.astype(recalled.dtype) for x in sums]
-    inputs, own_bias, before, starts_anew = given or read()
     _, z, n, _ = gates(inputs, rounded, own_bias, _sigmoid, _tanh)
     after = (1.0 - z) * n + z * before
     for c, x in zip(columns, rounded, strict=True):
-        write_once(recalled, run, t, rows, c, value=x)
-    write_once(states, run, t, rows, own, value=after)
-    after = jnp.where(starts_anew, 0.0, after)
+        _write_once(recalled, run, t, rows, c, value=x)
+    _write_once(states, run, t, rows, own, value=after)
+    after = jnp.where(starts_anew[:, None], 0.0, after)
     state[run, rows, own] = after
 
     @pl.when(t < last)
@@ -240,24 +224,20 @@ def _backward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: i
     run, row, rows, columns = _block(sizes, width)
     own = columns[0]
     following = jnp.minimum(t + 1, last)
-    read_once, write_once = _once(sizes)
-
-    def read() -> tuple[Any, ...]:
-        inputs, states = (
-            [read_once(x, run, t, rows, c) for c in columns[:3]] for x in (projected, recalled)
-        )
-        before, wanted_now = (read_once(x, run, t, rows, own) for x in (remembered, wanted))
-        return inputs, states, bias[run, own][None], before, wanted_now, kept[run, rows, own]
+    # As in a step forward: asked for before the product.
+    inputs, states = (
+        [_read_once(x, run, t, rows, c) for c in columns[:3]] for x in (projected, recalled)
+    )
+    before, wanted_now = (_read_once(x, run, t, rows, own) for x in (remembered, wanted))
+    own_bias, later = bias[run, own][None], kept[run, rows, own]
 
     def add(k: Array, total: Array) -> Array:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
         through = by_recalled[run, following, rows, chunk]
         return total + _product(through, kernel[run, own, chunk], weights_axis=1)
 
-    given = read() if sizes.early else ()
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
     through = jax.lax.fori_loop(0, 3 * width // sizes.chunk, add, zeros)
-    inputs, states, own_bias, before, wanted_now, later = given or read()
     # Nothing follows the last step: what the product has read there is not yet written.
     is_last = t == last
     later += jnp.where(is_last, 0.0, through)
@@ -268,7 +248,7 @@ def _backward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: i
     for c, x in zip(columns[:3], (by_r, by_z, by_recalled_n), strict=True):
         by_recalled[run, t, rows, c] = x.astype(by_recalled.dtype)
     for c, x in zip(columns[:3], (by_r, by_z, by_n), strict=True):
-        write_once(by_projected, run, t, rows, c, value=x)
+        _write_once(by_projected, run, t, rows, c, value=x)
     kept[run, rows, own] = total * z
     _write_sums(sums, (run, row, pl.ds(t, COPIES)), columns, (by_r, by_z, by_n, by_recalled_n))
 
