@@ -241,7 +241,7 @@ CLAIMS: tuple[Claim, ...] = (
         "L394-L405",
         "Table 1, Classic, RNN and Hybrid",
         "table-masks",
-        ("classic-gru",),
+        ("classic-gru", "classic-hybrid"),
         judges.table_one,
     ),
     Claim(

@@ -36,9 +36,21 @@ def tables(found: Results) -> list[Table]:
                 made += [_entropy(found[study], action) for action in found[study]["watched"]]
             if study == "control-frozen":
                 made += suppression.tables({study: found[study]})
-    compared = [name for name in dict.fromkeys(BASELINES.values()) if name in found]
-    made += [sweep.sweep_table(found[name], "To compare with") for name in compared]
+    made += [
+        sweep.sweep_table(found[baseline], "To compare with", frames)
+        for baseline, frames in dict.fromkeys(_baselines(found))
+    ]
     return made
+
+
+def _baselines(found: Results) -> list[tuple[str, int]]:
+    """What each control is compared with, and at which budget: that nearest to its own."""
+    pairs = []
+    for study, baseline in BASELINES.items():
+        if study in found and baseline in found:
+            near = results.budget(found[baseline], found[study]["frames"])
+            pairs.append((baseline, near))
+    return pairs
 
 
 def _entropy(result: Result, action: str) -> Table:
@@ -67,7 +79,7 @@ def draw(found: Results, path: Path) -> None:
             _draw_entropy(found[study], path / study)
         else:
             both = [found[name] for name in (study, baseline) if name in found]
-            drawing.draw_returns(both, path / study)
+            drawing.draw_returns(both, path / study, near=found[study]["frames"])
 
 
 def _draw_entropy(result: Result, path: Path) -> None:

@@ -98,18 +98,19 @@ def _draw(axis: Any, panel: Panel) -> list[str]:
     return labels
 
 
-def draw_returns(found: Sequence[Result], path: Path) -> None:
-    """The returns under each kind of mask, condition by condition: a panel for each study."""
+def draw_returns(found: Sequence[Result], path: Path, near: int | None = None) -> None:
+    """The returns under each kind of mask, condition by condition: a panel for each study, at its
+    last budget or at that nearest to `near` frames."""
     most = max(len(results.conditions(result)) for result in found)
     longest = max(len(name) for result in found for name in results.conditions(result))
     size = (_WIDTH + max(0, 0.05 * (longest - 12)), (0.5 + 0.42 * most) * len(found) + 0.5)
     with style.figure(path, nrows=len(found), squeeze=False, figsize=size) as (fig, axes):
         for axis, result in zip(axes[:, 0], found, strict=True):
-            names = results.conditions(result)
+            names, frames = results.conditions(result), results.budget(result, near)
             for number, masks in enumerate(MASK_COLOURS):
                 rows = np.arange(len(names)) + 0.26 * (number - 1)
                 for row, name in zip(rows, names, strict=True):
-                    cell = results.returns(result, name, masks)
+                    cell = results.returns(result, name, masks, frames)
                     if cell is None or (masks == "predicted" and not condition(name).strength):
                         continue
                     axis.barh(row, cell.mean, height=0.24, color=MASK_COLOURS[masks])
@@ -117,10 +118,8 @@ def draw_returns(found: Sequence[Result], path: Path) -> None:
             axis.set_yticks(np.arange(len(names)), names, fontsize=7)
             axis.set_ylim(len(names) - 0.5, -0.5)
             axis.grid(axis="y", visible=False)
-            frames = results.millions(results.budgets(result)[-1])
-            axis.set_title(
-                f"{results.environment(result)}, {frames} frames", loc="right", fontsize=8
-            )
+            title = f"{results.environment(result)}, {results.millions(frames)} frames"
+            axis.set_title(title, loc="right", fontsize=8)
         axes[-1, 0].set_xlabel("mean return")
         handles = [Patch(color=colour, label=masks) for masks, colour in MASK_COLOURS.items()]
         fig.legend(handles=handles, loc="outside lower center", ncols=3, title="masks", fontsize=7)

@@ -42,6 +42,12 @@ def budgets(result: Result) -> list[int]:
     return sorted({entry["frames"] for entry in result["evaluations"]})
 
 
+def budget(result: Result, near: int | None = None) -> int:
+    """The last of them, or that nearest to `near` frames."""
+    known = budgets(result)
+    return known[-1] if near is None else min(known, key=lambda frames: abs(frames - near))
+
+
 def entries(
     result: Result, condition: str, masks: str, frames: int | None = None
 ) -> list[dict[str, Any]]:
@@ -50,7 +56,7 @@ def entries(
     `predicted` of a condition without a classifier is sampling without masks; what its untrained
     head would do is `untrained`.
     """
-    frames = budgets(result)[-1] if frames is None else frames
+    frames = budget(result) if frames is None else frames
     found = [
         entry
         for entry in result["evaluations"]
@@ -125,21 +131,34 @@ def conditions(result: Result) -> list[str]:
     return list(result["config"]["conditions"])
 
 
-def late(log: dict[str, Any], name: str, action: str | None = None, share: float = 0.1) -> float:
-    """A curve's mean over the last `share` of the frames; NaN where nothing is known."""
+def late(
+    log: dict[str, Any],
+    name: str,
+    action: str | None = None,
+    share: float = 0.1,
+    until: int | None = None,
+) -> float:
+    """A curve's mean over the last `share` of the frames (of those until `until`); NaN where
+    nothing is known."""
     curve = log["actions"][action][name] if action else log[name]
-    last = log["frames"][-1]
+    last = log["frames"][-1] if until is None else until
     values = [
         value
         for value, frames in zip(curve, log["frames"], strict=True)
-        if value is not None and frames >= (1 - share) * last
+        if value is not None and (1 - share) * last <= frames <= last
     ]
     return float(np.mean(values)) if values else float("nan")
 
 
-def late_cell(result: Result, condition: str, name: str, action: str | None = None) -> Cell | None:
+def late_cell(
+    result: Result,
+    condition: str,
+    name: str,
+    action: str | None = None,
+    until: int | None = None,
+) -> Cell | None:
     """`late` over the seeds of a condition that know it."""
-    found = [late(log, name, action) for log in logs(result, condition)]
+    found = [late(log, name, action, until=until) for log in logs(result, condition)]
     known = [value for value in found if value == value]
     return cell(known) if known else None
 

@@ -19,32 +19,33 @@ HEADER = (
 )
 NOTES = (
     RANGES,
-    "At the last evaluation; accuracy and loss are means over the last tenth of training.",
+    "Accuracy and loss: means over the last tenth of the frames.",
 )
 Curves = Mapping[str, Mapping[str, Mapping[float, Cell]]]
 """panel -> line -> position -> cell"""
 
 
-def sweep_table(result: Result, title: str) -> Table:
-    """One row for each condition."""
+def sweep_table(result: Result, title: str, frames: int | None = None) -> Table:
+    """One row for each condition, at the last budget, unless `frames` says which."""
+    frames = results.budget(result) if frames is None else frames
     rows = []
     for name in results.conditions(result):
         learned = results.has_classifier(result, name)
-        wrong = results.number(result, name, "predicted", "mask_errors")
-        accuracy = results.late_cell(result, name, "classifier_accuracy")
-        loss = results.late_cell(result, name, "classification_loss")
+        wrong = results.number(result, name, "predicted", "mask_errors", frames)
+        accuracy = results.late_cell(result, name, "classifier_accuracy", until=frames)
+        loss = results.late_cell(result, name, "classification_loss", until=frames)
         rows.append(
             (
                 f"`{name}`",
-                text(results.returns(result, name, "oracle"), ".2f"),
-                text(results.returns(result, name, "predicted"), ".2f") if learned else "–",
-                percent(results.kept(result, name)) if learned else "–",
+                text(results.returns(result, name, "oracle", frames), ".2f"),
+                text(results.returns(result, name, "predicted", frames), ".2f") if learned else "–",
+                percent(results.kept(result, name, frames=frames)) if learned else "–",
                 text(accuracy, ".4f") if learned else "–",
                 text(loss, ".2g") if learned else "–",
                 text(wrong, ".2g") if learned else "–",
             )
         )
-    where = f"{results.environment(result)}, {results.millions(result['frames'])} frames"
+    where = f"{results.environment(result)}, {results.millions(frames)} frames"
     notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
     return Table(f"{title}: {where}", HEADER, tuple(rows), notes)
 
@@ -56,10 +57,14 @@ def sweep_tables(study: str, title: str) -> Callable[[Results], list[Table]]:
 def draw_points(curves: Curves, path: Path, across: str, up: str, *, frames: bool = False) -> None:
     """A panel for each group, a line for each name, with the range of each point."""
     panels = list(curves) or [""]
-    size = (3.3, 0.6 + 2.1 * len(panels))
-    with style.figure(path, nrows=len(panels), squeeze=False, figsize=size) as (fig, axes):
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (3.3 * columns, 0.6 + 2.1 * rows)
+    with style.figure(path, nrows=rows, ncols=columns, squeeze=False, figsize=size) as (fig, axes):
         names = list(dict.fromkeys(name for lines in curves.values() for name in lines))
-        for axis, panel in zip(axes[:, 0], panels, strict=True):
+        for axis in axes.flat[len(panels) :]:
+            axis.set_visible(False)
+        for axis, panel in zip(axes.flat, panels, strict=False):
             for name, points in curves.get(panel, {}).items():
                 colour = figures.colour_of(names, name)
                 at = sorted(points)
