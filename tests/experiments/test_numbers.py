@@ -158,3 +158,25 @@ def test_an_untrained_policy_decides_nothing(learned, holds):
     ]
     found = judges.orders({"evaluations": evaluations})
     assert [part.holds for part in found] == holds
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "frames", "holds"),
+    [(0.99, 10**7, True), (0.95, 10**7, None), (0.95, 10**9, False)],
+)
+def test_an_accuracy_counts_once_it_is_reached_or_the_budget_is_spent(accuracy, frames, holds):
+    log = {"condition": "masked-kl", "frames": [frames], "classifier_accuracy": [accuracy]}
+    study = {
+        "frames": frames,
+        "config": {"env": "craftax", "conditions": ["masked-kl"]},
+        "evaluations": [entry(frames, "masked-kl", 0, "predicted", 1.0)],
+        "logs": [log],
+    }
+    (part,) = judges.accuracy(study)
+    assert part.holds is holds
+
+
+def test_what_is_late_can_end_before_the_end():
+    log = {"frames": [10, 50, 95, 100], "loss": [9.0, 4.0, 2.0, 1.0]}
+    assert results.late(log, "loss") == 1.5
+    assert results.late(log, "loss", until=50) == 4.0
