@@ -15,7 +15,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from maskless import kernels
 from maskless.nets.gru import run
 from maskless.report.files import provenance, write_json
 
@@ -56,7 +55,7 @@ def main() -> None:
         found[name] = round(1e3 * min(taken[1:]), 3)
         print(f"{name}: {found[name]:.2f} ms")
     if chosen.out:
-        about = {"runs": chosen.runs, "width": width, "kernels": kernels.wanted(jnp.bfloat16)}
+        about = {"runs": chosen.runs, "width": width}
         write_json(chosen.out, provenance() | about | {"milliseconds": found})
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from maskless import kernels
 from maskless.config import Config, check, preset
 from maskless.envs import make
 from maskless.errors import UnknownNameError
@@ -142,7 +141,6 @@ def _measure(
             "memory_bytes": memory.temp_size_in_bytes + memory.argument_size_in_bytes,
             "host_callbacks": compiled.as_text().count("callback"),
             "precision": config.precision,
-            "kernels": kernels.wanted(program.learner.net.dtype),
             "diagnostics": config.diagnostics,
             "finite": bool(jnp.all(jnp.isfinite(metrics["policy_loss"]))),
         }

@@ -220,7 +220,7 @@ class VectorEnv:
 def _way_to_move() -> Callable[..., State]:
     if jax.default_backend() == "cpu":
         return move_the_finished
-    return overwrite_the_large if kernels.wanted(jnp.bfloat16) else choose_for_all
+    return overwrite_the_large if kernels.wanted() else choose_for_all
 
 
 def move_the_finished(

@@ -147,7 +147,7 @@ class GlyphMap(nn.Module):
         table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table[:GLYPHS_IN_USE]
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
         tables = tables_of_places(table, kernel).astype(dtype)
-        if kernels.wanted(dtype):
+        if dtype == jnp.bfloat16 and kernels.wanted():
             from maskless.nets.glyph_kernel import fits, keys_of, rectified_rows
 
             if fits(4 * 4 * len(ids)):

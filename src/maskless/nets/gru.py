@@ -209,10 +209,10 @@ def _backward_loop(
     time = reset.shape[-2]
     kept = tuple(jnp.empty(recalled.shape, kernel.dtype) for _ in range(2))
     first, by_sums = jax.lax.fori_loop(0, time, step, (wanted_last, kept), unroll=UNROLL)
-    return first, *by_sums, *bias_sums(*by_sums)
+    return first, *by_sums, *_bias_sums(*by_sums)
 
 
-def bias_sums(
+def _bias_sums(
     by_recalled: Float[Array, "*runs time batch gates"],
     by_projected: Float[Array, "*runs time batch gates"],
 ) -> tuple[Float[Array, "*runs gates"], Float[Array, "*runs width"]]:
@@ -226,7 +226,7 @@ def bias_sums(
 
 def kernel_fits(kernel: Array, states: Float[Array, "*axes batch width"]) -> bool:
     """Whether to compute the loops with `gru_kernel`."""
-    if not kernels.wanted(kernel.dtype):
+    if kernel.dtype != jnp.bfloat16 or not kernels.wanted():
         return False
     from maskless.nets.gru_kernel import fits  # deprecated parts of JAX: only where it is wanted
 

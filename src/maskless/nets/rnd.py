@@ -56,8 +56,8 @@ def novelty_view(obs: PyTree[Array], dtype: Any = None) -> Float[Array, "time ba
         rest |= _bits(columns, sum(sizes))
         start += size
     bits = jnp.concatenate([glyphs.reshape(*rest.shape[:-1], -1), rest], axis=-1)
-    # On a GPU, XLA writes one-hots of several sizes side by side byte by byte, at an eighth of the
-    # memory's speed. There are fewer bytes of bits, and what is made of them is written faster.
+    # On a GPU, XLA writes one-hots of several sizes side by side byte by byte. There are fewer
+    # bytes of bits, and what is made of them is written faster.
     bits = jax.lax.optimization_barrier(bits)
     one_hots = (bits[..., None] >> jnp.arange(8, dtype=jnp.uint8)) & 1 > 0
     # The view is most of what the two networks read: it is written in `dtype` from the start (or as

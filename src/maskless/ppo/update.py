@@ -39,7 +39,7 @@ class Batch:
         """Some of the environments (or of the samples)."""
         carry = jax.tree.map(lambda x: x[envs], self.carry)
         rest = jax.tree.map(lambda x: x[:, envs], dataclasses.replace(self, carry=()))
-        # Fetched once: XLA would fetch the masks anew in each of ten passes, three of them slow.
+        # Fetched once: XLA would fetch the masks anew in every pass that reads them.
         rollout = rest.rollout
         applied, valid = jax.lax.optimization_barrier((rollout.applied, rollout.valid))
         rollout = dataclasses.replace(rollout, applied=applied, valid=valid)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from maskless.errors import MasklessError
-from maskless.kernels import SWITCH
+from maskless.kernels import asked_for
 
 _RECORDED = (
     *("maskless", "jax", "jaxlib", "flax", "optax", "numpy"),
@@ -56,7 +56,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _RECORDED},
         "device": jax.devices()[0].device_kind,
-        "kernels": os.environ.get(SWITCH) == "1",
+        "kernels": asked_for(),
     }
 
 

@@ -106,7 +106,7 @@ def _sight(
 
 def _free_view(batch: int) -> Callable[..., Bitmap]:
     """`free_view.could_see`, or the same in kernels of our own where they are wanted."""
-    if kernels.wanted(jnp.bfloat16):
+    if kernels.wanted():
         from maskless.envs.corridor import sight_kernel  # deprecated parts of JAX
 
         if sight_kernel.fits(batch):
