@@ -138,7 +138,7 @@ def draw(found: Results, path: Path) -> None:
 EXPERIMENT = Experiment(
     about="acting without the oracle: what is kept, and which loss keeps most at which budget",
     paper="RQ4, Table 1",
-    studies=(*TABLE_ONE, "classic-loop", "corridor-loop"),
+    studies=(*TABLE_ONE, "classic-loop", "corridor-loop", "full-loop"),
     tables=tables,
     draw=draw,
 )

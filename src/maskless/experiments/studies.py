@@ -85,12 +85,21 @@ STUDIES: dict[str, Study] = {
         ("masked-tv", "masked-mix", "masked-loop", "masked-loop:predicted_share=0.5"),
         trained_with="corridor-gru",
     ),
+    "full-loop": Study(
+        "ours on Craftax, MLP",
+        "full",
+        "mlp",
+        ("masked-loop:predicted_share=0.5",),
+        gpu_seeds=1,
+        trained_with="full-mlp",
+    ),
     "predictor": Study(
         "a classifier with and without masks, lambda = 20",
         "full",
         "mlp",
         ("unmasked", "unmasked-kl:strength=20", "masked", "masked-kl:strength=20"),
         gpu_seeds=1,
+        trained_with="full-mlp",
         at_paper_scale={"net": "hybrid"},
     ),
     "lambda": Study(
@@ -115,6 +124,13 @@ STUDIES: dict[str, Study] = {
         "the four conditions under masks without errors",
         "classic",
         "mlp",
+        env_options={"rules": "exact"},
+    ),
+    "control-exact-full": Study(
+        "Craftax under masks without errors",
+        "full",
+        "mlp",
+        ("masked",),
         env_options={"rules": "exact"},
     ),
     "control-losses": Study(

@@ -56,7 +56,7 @@ def draw(found: Results, path: Path) -> None:
 EXPERIMENT = Experiment(
     about="the return under oracle, predicted and no masks",
     paper="Table 1",
-    studies=(*TABLE_ONE, "classic-loop", "corridor-loop"),
+    studies=(*TABLE_ONE, "classic-loop", "corridor-loop", "full-loop"),
     tables=tables,
     draw=draw,
 )
