@@ -202,7 +202,7 @@ def corridor_lambda() -> str:
 DEPLOYED = {
     "craftax-classic, MLP": ("classic-mlp", "classic-loop"),
     "corridor-r5, GRU with RND": ("corridor-gru", "corridor-loop"),
-    "craftax, MLP": ("full-mlp",),
+    "craftax, MLP": ("full-mlp", "full-loop"),
 }
 
 
@@ -259,6 +259,12 @@ def early() -> str:
     ).markdown()
 
 
+def exact() -> str:
+    """The return under right masks and under the paper's."""
+    found = {name: STUDIES[name] for name in ("control-exact-full", "full-mlp")}
+    return controls.tables(found)[0].markdown()
+
+
 def corridor_success() -> str:
     """What predicted masks cost in the corridor: fewer successes, or penalties on the way."""
     header = ("condition", "solved: oracle", "predicted", "return: oracle", "predicted")
@@ -302,11 +308,11 @@ def descend_lost() -> str:
     header = ("condition", "frames", "π(descend) where valid", "without the mask", "recall")
     rows = []
     for name in ("masked-focal", "masked-kl"):
-        (log,) = results.logs(result, name)
-        action = log["actions"]["descend"]
         for frames in results.budgets(result):
-            at = min(range(len(log["frames"])), key=lambda i: abs(log["frames"][i] - frames))
-            numbers = (action[k][at] for k in ("probability_valid", "raw_probability_valid"))
+            probability, alone, recall = (
+                results.late_cell(result, name, metric, "descend", until=frames)
+                for metric in ("probability_valid", "raw_probability_valid", "classifier_recall")
+            )
             reached = (
                 results.achievement(result, name, masks, "enter_dungeon", frames)
                 for masks in ("oracle", "predicted")
@@ -315,13 +321,17 @@ def descend_lost() -> str:
                 (
                     f"`{name}`",
                     results.millions(frames),
-                    *(f"{x:.1g}".replace("e-0", "e-") for x in numbers),
-                    f"{100 * action['classifier_recall'][at]:.0f} %",
-                    *(f"{100 * cell.mean:.1f} %" for cell in reached if cell),
+                    *(_of_seeds(cell, lambda x: f"{x:.1g}") for cell in (probability, alone)),
+                    *(_of_seeds(cell, lambda x: f"{100 * x:.0f} %") for cell in (recall, *reached)),
                 )
             )
     more = ("reach the dungeon: oracle masks", "predicted masks")
     return Table("", (*header, *more), tuple(rows)).markdown()
+
+
+def _of_seeds(cell: results.Cell | None, form: Callable[[float], str]) -> str:
+    """Every seed's number."""
+    return "–" if cell is None else ", ".join(form(x) for x in cell.values).replace("e-0", "e-")
 
 
 def _each(returns: list[float], digits: int = 1) -> str:
@@ -424,6 +434,7 @@ PLACES: dict[str, Callable[[], str]] = {
     "corridor-lambda": corridor_lambda,
     "deployment": deployed,
     "early": early,
+    "exact": exact,
     "corridor-success": corridor_success,
     "descend-lost": descend_lost,
     "claims": claims,

@@ -23,6 +23,16 @@ def maskless(*arguments, cwd=TESTS):
     )
 
 
+def test_a_reader_who_has_seen_enough_is_no_error():
+    """As in `maskless train --help | head`."""
+    command = [sys.executable, "-m", "maskless", "train", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        said = run.stderr.read()
+    assert said == b""
+    assert run.returncode == 141
+
+
 def test_envs_lists_what_there_is():
     run = maskless("envs")
     assert run.returncode == 0, run.stderr

@@ -1,5 +1,6 @@
 """The `maskless` command: reads the command line and runs one of `maskless.commands`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,6 +47,20 @@ def _command(arguments: list[str] | None) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A user's mistake is one sentence and exit code 2, never a traceback."""
+    try:
+        _run(arguments)
+    except MasklessError as error:
+        ERR.print(f"[bold red]maskless:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        ERR.print("maskless: interrupted, nothing more was written.")
+        sys.exit(130)
+    except BrokenPipeError:  # who read our output has seen enough, as in `maskless ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as a shell counts it
+
+
+def _run(arguments: list[str] | None) -> None:
     command: Any = tyro.cli(
         _command(arguments),
         prog="maskless",
@@ -53,14 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         args=arguments,
     )
     sys.path.append(str(Path.cwd()))  # so that "my_module:MyEnvironment" is found
-    try:
-        command.run()
-    except MasklessError as error:
-        ERR.print(f"[bold red]maskless:[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        ERR.print("maskless: interrupted, nothing more was written.")
-        sys.exit(130)
+    command.run()
 
 
 if __name__ == "__main__":

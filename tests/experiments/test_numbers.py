@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from maskless.experiments import judges, logs, results
+from maskless.experiments import controls, judges, logs, results
 from maskless.experiments.claims import Claim, Entry
 from maskless.experiments.deployment import order
 from maskless.experiments.judges import Part
@@ -180,3 +180,55 @@ def test_what_is_late_can_end_before_the_end():
     log = {"frames": [10, 50, 95, 100], "loss": [9.0, 4.0, 2.0, 1.0]}
     assert results.late(log, "loss") == 1.5
     assert results.late(log, "loss", until=50) == 4.0
+
+
+def test_a_probability_is_a_mean_of_enough_states():
+    """One state in which a rare action happened to be unlikely is no suppression."""
+    frames = [1_000, 2_000, 3_000, 4_000, 5_000]
+    states = [20, 0, 1, 9, 5]  # the last five are too few, and nothing follows
+    log = {
+        "frames": frames,
+        "actions": {
+            "descend": {
+                "valid_share": [count / 1_000 for count in states],
+                "probability_valid": [0.5, None, 0.001, 0.8, 0.0],
+            }
+        },
+    }
+    joined = (0.001 + 9 * 0.8) / 10
+    assert results.where_valid(log, "descend") == [
+        (0.5, 1_000),
+        (pytest.approx(joined), 4_000),
+    ]
+    assert results.lowest(log, "descend") == (0.5, 1_000)
+    log["frames"], few = frames[:1], log["actions"]["descend"]
+    few |= {"valid_share": [0.002], "probability_valid": [0.25]}
+    assert results.lowest(log, "descend") == (0.25, 1_000)  # better than nothing
+    few |= {"valid_share": [0.0], "probability_valid": [None]}
+    assert results.lowest(log, "descend") is None
+
+
+def test_what_exact_masks_change_is_shown_beside_what_they_replace():
+    def study(rules, frames, returns, torches):
+        made = [
+            entry(at, name, 0, masks, value, classifier=False)
+            | {"achievement_rates": {"eat_cow": 0.9, "place_torch": torches[name]}}
+            for at in frames
+            for name, masks, value in returns
+        ]
+        config = {"env": "craftax", "net": "mlp", "env_options": {"rules": rules}}
+        config["conditions"] = list(torches)
+        return {"config": config, "evaluations": made, "frames": frames[-1], "stands_in": ""}
+
+    wrong = [("unmasked", "none", 17.0), ("masked", "oracle", 16.0)]
+    found = {
+        "control-exact-full": study("exact", [10, 51], [("masked", "oracle", 22.0)], {"masked": 1}),
+        "full-mlp": study("paper", [50, 100], wrong, {"unmasked": 0.75, "masked": 0}),
+    }
+    returns, achieved = controls.tables(found)
+    assert [row[0] for row in returns.rows] == ["51"]  # the only budget that both have
+    assert [cell.split()[0] for cell in returns.rows[0][1:]] == ["17.00", "16.00", "22.00"]
+    assert achieved.rows[0] == (
+        *("place_torch", "75 % (75 to 75)", "0 % (0 to 0)", "100 % (100 to 100)"),
+    )
+    assert achieved.rows[1][0] == "eat_cow"

@@ -72,8 +72,8 @@ class Train:
     keep: int = 2
     """How many checkpoints of each run to keep."""
     precision: str = "float32"
-    """What the networks compute in: float32, or bfloat16, faster on a GPU. (Whether it changes what
-    is learned has not been measured.)"""
+    """What the networks compute in: float32, or bfloat16, faster on a GPU (docs/training.md
+    compares what is learned)."""
     tensorboard: bool = False
     """Also log for TensorBoard, into each run's folder."""
     wandb: str | None = None

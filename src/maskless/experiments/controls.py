@@ -7,7 +7,7 @@ from maskless.experiments import drawing, results, suppression, sweep
 from maskless.experiments.drawing import Panel
 from maskless.experiments.harness import Experiment, Results
 from maskless.experiments.run import Result
-from maskless.experiments.table import Table, text
+from maskless.experiments.table import RANGES, Table, percent, text
 
 # control -> the study it is compared with
 BASELINES = {
@@ -26,18 +26,25 @@ TITLES = {
     "control-entropy": "More and less entropy without masks",
     "classic-loop": "Acting under predicted masks while training",
 }
+EXACT = ("`unmasked`, no masks", "`masked`, the paper's masks", "`masked`, exact masks")
+ACHIEVEMENTS = 10
 ENTROPY = ("condition", "entropy bonus x", "no masks", "lowest π where valid", "π at the end")
 
 
 def tables(found: Results) -> list[Table]:
     made = []
     for study, title in TITLES.items():
-        if study in found:
-            made.append(sweep.sweep_table(found[study], title))
-            if study == "control-entropy":
-                made += [_entropy(found[study], action) for action in found[study]["watched"]]
-            if study == "control-frozen":
-                made += suppression.tables({study: found[study]})
+        if study not in found:
+            continue
+        result, baseline = found[study], found.get(BASELINES[study])
+        if result["config"]["env_options"]["rules"] == "exact" and baseline is not None:
+            made += _exact(result, baseline, title)
+        if _classifies(result):
+            made.append(sweep.sweep_table(result, title))
+        if study == "control-entropy":
+            made += [_entropy(result, action) for action in result["watched"]]
+        if study == "control-frozen":
+            made += suppression.tables({study: result})
     made += [
         sweep.sweep_table(found[baseline], "To compare with", frames)
         for baseline, frames in dict.fromkeys(_baselines(found))
@@ -45,14 +52,61 @@ def tables(found: Results) -> list[Table]:
     return made
 
 
+def _classifies(result: Result) -> bool:
+    return any(results.has_classifier(result, name) for name in results.conditions(result))
+
+
 def _baselines(found: Results) -> list[tuple[str, int]]:
-    """What each control is compared with, and at which budget: that nearest to its own."""
+    """What classifiers are compared with, and at which budget: that nearest to their own."""
     pairs = []
     for study, baseline in BASELINES.items():
-        if study in found and baseline in found:
+        if study in found and baseline in found and _classifies(found[study]):
             near = results.budget(found[baseline], found[study]["frames"])
             pairs.append((baseline, near))
     return pairs
+
+
+def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
+    """What errors in the masks cost: the return, and what is never achieved under them."""
+    where = results.environment(baseline)
+    rows = []
+    for frames in results.budgets(result):
+        near = results.budget(baseline, frames)
+        if abs(near / frames - 1) < 0.05:
+            cells = (
+                results.returns(baseline, "unmasked", "none", near),
+                results.returns(baseline, "masked", "oracle", near),
+                results.returns(result, "masked", "oracle", frames),
+            )
+            rows.append((results.millions(frames), *(text(cell, ".2f") for cell in cells)))
+    return [
+        Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), (RANGES,)),
+        _achieved(result, baseline, f"{title}: {where}, share of episodes with an achievement"),
+    ]
+
+
+def _achieved(result: Result, baseline: Result, title: str) -> Table:
+    """The achievements that right masks change most, those first, at the last common budget."""
+    frames = results.budget(result)
+    near = results.budget(baseline, frames)
+    names = {
+        name
+        for entry in results.entries(result, "masked", "oracle", frames)
+        for name in entry["achievement_rates"]
+    }
+    rows = []
+    for name in sorted(names):
+        cells = (
+            results.achievement(baseline, "unmasked", "none", name, near),
+            results.achievement(baseline, "masked", "oracle", name, near),
+            results.achievement(result, "masked", "oracle", name, frames),
+        )
+        _, wrong, right = cells
+        if wrong is not None and right is not None:
+            gain = right.mean - wrong.mean
+            rows.append((-abs(gain), (name, *(percent(cell) for cell in cells))))
+    shown = tuple(row for _, row in sorted(rows)[:ACHIEVEMENTS])
+    return Table(f"{title}, {results.millions(frames)} frames", ("achievement", *EXACT), shown)
 
 
 def _entropy(result: Result, action: str) -> Table:

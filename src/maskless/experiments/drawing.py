@@ -46,7 +46,11 @@ def runs_of(result: Result) -> list[figures.Run]:
         for action, curves in log["actions"].items():
             at = names.index(action)
             for metric, curve in curves.items():
-                for row, value in zip(rows, curve, strict=True):
+                known = dict(zip(log["frames"], curve, strict=True))
+                if metric.endswith("probability_valid"):
+                    known = {when: p for p, when in results.where_valid(log, action, metric)}
+                for row in rows:
+                    value = known.get(row["frames"])
                     row.setdefault(metric, [None] * len(names))[at] = value
         trained = condition(log["condition"]).strength > 0
         made.append(figures.Run(log["condition"], rows, names, classifier=trained))

@@ -101,8 +101,7 @@ def recovery(result: Result) -> list[Part]:
     action, long = result["watched"][0], 100_000_000
     spans, recovered = [], []
     for log in results.logs(result, "unmasked"):
-        curve = zip(log["actions"][action]["probability_valid"], log["frames"], strict=True)
-        known = [(p, frames) for p, frames in curve if p is not None]
+        known = results.where_valid(log, action)
         below = [frames for p, frames in known if p < 1e-2]
         spans.append(max(below) - min(below) if below else 0)
         recovered.append(bool(below) and known[-1][0] > 1e-2)
@@ -121,17 +120,17 @@ def unmasked_predictor(result: Result) -> list[Part]:
     late = results.late_cell(result, name, "probability_valid", "descend")
     similar = results.late_cell(result, name, "feature_correlation", "descend")
     reached = result["frames"] >= 150_000_000
-    fell = _all(low, lambda p: p < 1e-3)
+    fell, rose = _all(low, lambda p: p < 1e-3), _all(late, lambda p: p > 0.1)
     return [
         Part(
             "descend falls below 1e-3",
             f"lowest {_cell(low, '.1e')}",
-            fell or (fell if reached else None),
+            fell if fell or reached else None,
         ),
         Part(
             "and is above 0.1 again by 150 M frames",
             _cell(late, ".2g"),
-            _all(late, lambda p: p > 0.1) if reached else None,
+            rose if rose or reached else None,
         ),
         Part(
             "its correlation falls to about 0.3",

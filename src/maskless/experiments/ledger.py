@@ -1,5 +1,6 @@
 """The claims as a page: docs/claims.md."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -40,6 +41,8 @@ def claims_page(ledger: Sequence[Entry]) -> str:
 def _summary(entry: Entry) -> str:
     claim = entry.claim
     where = ", ".join(entry.parts) or "–"
+    if entry.parts and entry.verdict == "not run yet":
+        where += ": not for long enough, or the seeds do not decide it"
     return (
         f"| [{claim.number}](#{_anchor(entry)}) {_cell(claim.text)} | {entry.verdict} | {where} |"
     )
@@ -78,4 +81,4 @@ def _part(part: Part) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace(" -", " \N{MINUS SIGN}")
+    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text.replace("|", "\\|"))

@@ -163,13 +163,38 @@ def late_cell(
     return cell(known) if known else None
 
 
+STATES = 10
+"""A probability where an action is valid is a mean over at least so many states: a ladder may be
+met once in a million frames, and what a policy did there once says little."""
+
+
+def where_valid(
+    log: dict[str, Any], action: str, metric: str = "probability_valid"
+) -> list[tuple[float, int]]:
+    """A metric at states where the action is valid, and at which frames. Points of the log with
+    too few states are joined with the next ones; all are one where there are too few in all."""
+    curves = log["actions"][action]
+    points, states, total, before = [], 0.0, 0.0, 0
+    for value, share, frames in zip(
+        curves[metric], curves["valid_share"], log["frames"], strict=True
+    ):
+        met = (share or 0.0) * (frames - before)
+        before = frames
+        if value is None or met == 0:
+            continue
+        states, total = states + met, total + met * value
+        if round(states) >= STATES:
+            points.append((total / states, frames))
+            states = total = 0.0
+    return points if points or not states else [(total / states, before)]
+
+
 def lowest(
     log: dict[str, Any], action: str, until: float = float("inf")
 ) -> tuple[float, int] | None:
     """Where an action's probability at valid states was lowest, and at which frames."""
-    curve = zip(log["actions"][action]["probability_valid"], log["frames"], strict=True)
-    known = [(p, frames) for p, frames in curve if p is not None and frames <= until]
-    return min(known) if known else None
+    known = [(p, frames) for p, frames in where_valid(log, action) if frames <= until]
+    return min(known, default=None)
 
 
 def environment(result: Result) -> str:

@@ -18,10 +18,10 @@ HEADER = (
 )
 NOTES = (
     RANGES,
-    "π: mean probability at states where the action is valid, under the policy that acted; uniform"
-    " is 1 / number of actions. below uniform: uniform / lowest. first valid: the probability when"
-    " the action first became valid (the paper's suppression ratio). frames to ½: from then until π"
-    " exceeded one half.",
+    "π: mean probability at states where the action is valid, at least"
+    f" {results.STATES} of them, under the policy that acted; uniform is 1 / number of actions."
+    " below uniform: uniform / lowest. first valid: the probability when the action first became"
+    " valid (the paper's suppression ratio). frames to ½: from then until π exceeded one half.",
 )
 RATES = ("condition", "valid actions, first tenth", "valid actions, last tenth")
 
