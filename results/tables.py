@@ -249,10 +249,7 @@ def early() -> str:
     rows = []
     for name, masks in found.items():
         oracle, predicted = (masks[kind] for kind in ("oracle", "predicted"))
-        ends = [
-            f"{x['mean']:.1f} ({x['lowest']:.1f} to {x['highest']:.1f})"
-            for x in (oracle, predicted)
-        ]
+        ends = [_mean_and_ends(x) for x in (oracle, predicted)]
         rows.append((f"`{name}`", *ends, f"{100 * predicted['mean'] / oracle['mean']:.0f} %"))
     return Table(
         "", ("condition", "oracle masks", "predicted masks", "kept"), tuple(rows)
@@ -263,6 +260,29 @@ def exact() -> str:
     """The return under right masks and under the paper's."""
     found = {name: STUDIES[name] for name in ("control-exact-full", "full-mlp")}
     return controls.tables(found)[0].markdown()
+
+
+def exact_classic() -> str:
+    """The same in the first frames of Classic, on two cores."""
+    rows = []
+    for rules in ("paper", "exact"):
+        found = read(f"exact-classic/{rules}.json")["conditions"]
+        for name, masks in found.items():
+            oracle, predicted, none = (masks.get(m) for m in ("oracle", "predicted", "none"))
+            learned = name == "masked-focal"
+            kept = f"{100 * predicted['mean'] / oracle['mean']:.0f} %" if learned else "–"
+            cells = (oracle, predicted if learned else None, none)
+            rows.append((f"`{name}`", rules, *(_mean_and_ends(cell) for cell in cells), kept))
+    header = ("condition", "rules", "oracle masks", "predicted masks", "no masks", "kept")
+    return Table("", header, tuple(rows)).markdown()
+
+
+def _mean_and_ends(found: dict[str, float] | None) -> str:
+    """Of several seeds, as `maskless eval` writes it."""
+    if found is None:
+        return "–"
+    ends = (f"{found[name]:.1f}".replace("-", "−") for name in ("mean", "lowest", "highest"))
+    return "{} ({} to {})".format(*ends)
 
 
 def corridor_success() -> str:
@@ -435,6 +455,7 @@ PLACES: dict[str, Callable[[], str]] = {
     "deployment": deployed,
     "early": early,
     "exact": exact,
+    "exact-classic": exact_classic,
     "corridor-success": corridor_success,
     "descend-lost": descend_lost,
     "claims": claims,

@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+from matplotlib.ticker import EngFormatter
+
 from maskless.conditions import condition
 from maskless.experiments import drawing, results, suppression, sweep
 from maskless.experiments.drawing import Panel
 from maskless.experiments.harness import Experiment, Results
+from maskless.experiments.results import Cell
 from maskless.experiments.run import Result
 from maskless.experiments.table import RANGES, Table, percent, text
+from maskless.report import figures, style
 
 # control -> the study it is compared with
 BASELINES = {
@@ -37,7 +41,7 @@ def tables(found: Results) -> list[Table]:
         if study not in found:
             continue
         result, baseline = found[study], found.get(BASELINES[study])
-        if result["config"]["env_options"]["rules"] == "exact" and baseline is not None:
+        if baseline is not None and _is_exact(result):
             made += _exact(result, baseline, title)
         if _classifies(result):
             made.append(sweep.sweep_table(result, title))
@@ -66,47 +70,53 @@ def _baselines(found: Results) -> list[tuple[str, int]]:
     return pairs
 
 
+def _is_exact(result: Result) -> bool:
+    return result["config"]["env_options"]["rules"] == "exact"
+
+
+def _three(exact: Result, wrong: Result) -> tuple[tuple[Result, str, str], ...]:
+    """What is compared, in the order of `EXACT`: result, condition, and the masks it acts under."""
+    return (wrong, "unmasked", "none"), (wrong, "masked", "oracle"), (exact, "masked", "oracle")
+
+
 def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
-    """What errors in the masks cost: the return, and what is never achieved under them."""
+    """What errors in the masks cost: the return, and what is hardly achieved under them."""
     where = results.environment(baseline)
+    compared = _three(result, baseline)
     rows = []
     for frames in results.budgets(result):
-        near = results.budget(baseline, frames)
-        if abs(near / frames - 1) < 0.05:
-            cells = (
-                results.returns(baseline, "unmasked", "none", near),
-                results.returns(baseline, "masked", "oracle", near),
-                results.returns(result, "masked", "oracle", frames),
-            )
+        if abs(results.budget(baseline, frames) / frames - 1) < 0.05:
+            cells = [
+                results.returns(one, name, masks, results.budget(one, frames))
+                for one, name, masks in compared
+            ]
             rows.append((results.millions(frames), *(text(cell, ".2f") for cell in cells)))
+    achieved = tuple(
+        (name, *(percent(cell) for cell in cells))
+        for name, cells in _achieved(result, baseline).items()
+    )
+    when = f"{results.millions(results.budget(result))} frames"
+    header = ("achievement, in how many episodes", *EXACT)
     return [
         Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), (RANGES,)),
-        _achieved(result, baseline, f"{title}: {where}, share of episodes with an achievement"),
+        Table(f"{title}: {where}, achievements, {when}", header, achieved),
     ]
 
 
-def _achieved(result: Result, baseline: Result, title: str) -> Table:
+def _achieved(result: Result, baseline: Result) -> dict[str, list[Cell]]:
     """The achievements that right masks change most, those first, at the last common budget."""
     frames = results.budget(result)
-    near = results.budget(baseline, frames)
-    names = {
-        name
-        for entry in results.entries(result, "masked", "oracle", frames)
-        for name in entry["achievement_rates"]
-    }
-    rows = []
-    for name in sorted(names):
-        cells = (
-            results.achievement(baseline, "unmasked", "none", name, near),
-            results.achievement(baseline, "masked", "oracle", name, near),
-            results.achievement(result, "masked", "oracle", name, frames),
-        )
-        _, wrong, right = cells
-        if wrong is not None and right is not None:
-            gain = right.mean - wrong.mean
-            rows.append((-abs(gain), (name, *(percent(cell) for cell in cells))))
-    shown = tuple(row for _, row in sorted(rows)[:ACHIEVEMENTS])
-    return Table(f"{title}, {results.millions(frames)} frames", ("achievement", *EXACT), shown)
+    played = results.entries(result, "masked", "oracle", frames)
+    found = {}
+    for name in sorted({name for entry in played for name in entry["achievement_rates"]}):
+        cells = [
+            results.achievement(one, run, masks, name, results.budget(one, frames))
+            for one, run, masks in _three(result, baseline)
+        ]
+        found[name] = [cell for cell in cells if cell is not None]
+    known = [name for name, cells in found.items() if len(cells) == len(EXACT)]
+    known.sort(key=lambda name: -abs(found[name][2].mean - found[name][1].mean))
+    return {name: found[name] for name in known[:ACHIEVEMENTS]}
 
 
 def _entropy(result: Result, action: str) -> Table:
@@ -128,14 +138,42 @@ def _entropy(result: Result, action: str) -> Table:
 def draw(found: Results, path: Path) -> None:
     """A figure for each control, in a folder of their own."""
     path.mkdir(parents=True, exist_ok=True)
-    for study, baseline in BASELINES.items():
+    for study, name in BASELINES.items():
         if study not in found:
             continue
+        result, baseline = found[study], found.get(name)
         if study == "control-entropy":
-            _draw_entropy(found[study], path / study)
+            _draw_entropy(result, path / study)
+        elif baseline is not None and _is_exact(result):
+            _draw_exact(result, baseline, path / study)
         else:
-            both = [found[name] for name in (study, baseline) if name in found]
-            drawing.draw_returns(both, path / study, near=found[study]["frames"])
+            both = [one for one in (result, baseline) if one is not None]
+            drawing.draw_returns(both, path / study, near=result["frames"])
+
+
+def _draw_exact(result: Result, baseline: Result, path: Path) -> None:
+    """The return while training, and the achievements that right masks change most."""
+    colours = (style.VERMILION, style.BLUE, style.GREEN)
+    labels = [label.replace("`", "") for label in EXACT]
+    achieved = _achieved(result, baseline)
+    with style.figure(path, ncols=2, figsize=(6.6, 3.2)) as (fig, (left, right)):
+        for number, (one, name, _) in enumerate(_three(result, baseline)):
+            seeds = [run for run in drawing.runs_of(one) if run.label == name]
+            band = figures.band(seeds, "return")
+            left.plot(band.frames, band.middle, color=colours[number], label=labels[number])
+            left.fill_between(band.frames, band.low, band.high, color=colours[number], alpha=0.18)
+            rows = [row + 0.27 * (number - 1) for row in range(len(achieved))]
+            shares = [100 * cells[number].mean for cells in achieved.values()]
+            right.barh(rows, shares, height=0.25, color=colours[number])
+        left.set_xlabel("frames")
+        left.set_ylabel("return while training")
+        left.set_xlim(left=0)
+        left.xaxis.set_major_formatter(EngFormatter(sep=" "))
+        right.set_yticks(range(len(achieved)), list(achieved), fontsize=7)
+        right.invert_yaxis()
+        right.grid(axis="y", visible=False)
+        right.set_xlabel(f"% of episodes, {results.millions(results.budget(result))} frames")
+        fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
 def _draw_entropy(result: Result, path: Path) -> None:
