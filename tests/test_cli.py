@@ -33,6 +33,17 @@ def test_a_reader_who_has_seen_enough_is_no_error():
     assert run.returncode == 141
 
 
+@pytest.mark.parametrize(("options", "said"), [((), True), (("rules=paper",), False)])
+def test_craftax_says_once_that_its_default_masks_have_errors(
+    options, said, tmp_path, monkeypatch, capsys
+):
+    from maskless.commands.train import Train
+
+    monkeypatch.setattr("maskless.ppo.train.train", lambda *args, **options: True)
+    Train(env="craftax-classic", env_options=options, out=tmp_path).run()
+    assert ("rules=exact" in capsys.readouterr().err) == said
+
+
 def test_envs_lists_what_there_is():
     run = maskless("envs")
     assert run.returncode == 0, run.stderr

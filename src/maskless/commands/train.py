@@ -117,6 +117,8 @@ class Train:
             finished = resume(folder, keeping=keeping, sinks=self._sinks, warn=_warn)
         else:
             folder = self.out or _free_folder(config)
+            if processes.is_first():
+                _say_which_masks(config)
             finished = train(config, folder, keeping=keeping, sinks=self._sinks)
         if not processes.is_first():
             return
@@ -182,6 +184,16 @@ class Train:
                 )
             )
         return made
+
+
+def _say_which_masks(config: Config) -> None:
+    """The default is the paper's, which is not what makes the best agent."""
+    if config.env.startswith("craftax") and "rules" not in config.env_options:
+        ERR.print(
+            "masks: the paper's listing, errors included; without them: --env-options rules=exact",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 def default_train(arguments: Sequence[str] | None) -> Train:
