@@ -22,6 +22,8 @@ ROOT = RESULTS.parent
 README = ROOT / "README.md"
 PAGES = [ROOT / "docs" / f"{name}.md" for name in ("findings", "performance", "training")]
 STUDIES = read_studies(RESULTS / "studies")
+SMALL = read_studies(RESULTS / "small")
+"""At the scale `cpu`: controls that were not run on a GPU yet, and what they are compared with."""
 
 
 def read(path: str) -> Any:
@@ -384,14 +386,19 @@ def control(study: str) -> Callable[[], str]:
     """One control, and what it is compared with."""
 
     def make() -> str:
-        if study not in STUDIES:
+        found = _compared(study)
+        if study not in found:
             command = f"maskless reproduce controls --scale gpu --studies {study}"
             return f"*Not run yet: `{command}`.*"
-        names = (study, controls.BASELINES[study])
-        found = {name: STUDIES[name] for name in names if name in STUDIES}
         return _pages(controls.tables(found)) + _figure(f"controls/{study}")
 
     return make
+
+
+def _compared(study: str) -> dict[str, Any]:
+    """A control and its baseline, both of the larger scale that the control was run at."""
+    known = STUDIES if study in STUDIES else SMALL
+    return {name: known[name] for name in (study, controls.BASELINES[study]) if name in known}
 
 
 def order() -> str:
@@ -498,6 +505,9 @@ def draw() -> None:
         if found and one.draw is not None:
             folder.mkdir(exist_ok=True)
             one.draw(found, folder / name)
+    for study in SMALL.keys() & controls.BASELINES:
+        if study not in STUDIES:
+            controls.draw(_compared(study), folder / "controls")
     for vector in folder.rglob("*.svg"):
         vector.unlink()  # large, and nothing links to them
 
