@@ -32,6 +32,12 @@ TITLES = {
 }
 EXACT = ("`unmasked`, no masks", "`masked`, the paper's masks", "`masked`, exact masks")
 ACHIEVEMENTS = 10
+PENALTY = -0.01
+"""Of the corridors, where a study says nothing else."""
+FROZEN = (
+    *("condition", "penalty", "lowest π({action}) where valid", "below uniform"),
+    *("oracle masks", "no masks"),
+)
 ENTROPY = ("condition", "entropy bonus x", "no masks", "lowest π where valid", "π at the end")
 
 
@@ -43,12 +49,12 @@ def tables(found: Results) -> list[Table]:
         result, baseline = found[study], found.get(BASELINES[study])
         if baseline is not None and _is_exact(result):
             made += _exact(result, baseline, title)
-        if _classifies(result):
-            made.append(sweep.sweep_table(result, title))
         if study == "control-entropy":
             made += [_entropy(result, action) for action in result["watched"]]
-        if study == "control-frozen":
-            made += suppression.tables({study: result})
+        elif study == "control-frozen":
+            made.append(_frozen([one for one in (result, baseline) if one is not None], title))
+        elif _classifies(result):
+            made.append(sweep.sweep_table(result, title))
     made += [
         sweep.sweep_table(found[baseline], "To compare with", frames)
         for baseline, frames in dict.fromkeys(_baselines(found))
@@ -64,6 +70,8 @@ def _baselines(found: Results) -> list[tuple[str, int]]:
     """What classifiers are compared with, and at which budget: that nearest to their own."""
     pairs = []
     for study, baseline in BASELINES.items():
+        if study == "control-frozen":  # has its baseline in its own table
+            continue
         if study in found and baseline in found and _classifies(found[study]):
             near = results.budget(found[baseline], found[study]["frames"])
             pairs.append((baseline, near))
@@ -71,7 +79,7 @@ def _baselines(found: Results) -> list[tuple[str, int]]:
 
 
 def _is_exact(result: Result) -> bool:
-    return result["config"]["env_options"]["rules"] == "exact"
+    return result["config"]["env_options"].get("rules") == "exact"
 
 
 def _three(exact: Result, wrong: Result) -> tuple[tuple[Result, str, str], ...]:
@@ -117,6 +125,31 @@ def _achieved(result: Result, baseline: Result) -> dict[str, list[Cell]]:
     known = [name for name, cells in found.items() if len(cells) == len(EXACT)]
     known.sort(key=lambda name: -abs(found[name][2].mean - found[name][1].mean))
     return {name: found[name] for name in known[:ACHIEVEMENTS]}
+
+
+def _frozen(both: list[Result], title: str) -> Table:
+    """Suppression and collapse, without the penalty and with it."""
+    action = both[0]["watched"][0]
+    uniform = 1 / len(both[0]["action_names"])
+    rows = []
+    for name in results.conditions(both[0]):
+        for result in both:
+            low = suppression.lowest_cell(result, name, action)
+            kinds = ("oracle", "none")
+            rows.append(
+                (
+                    f"`{name}`",
+                    f"{-result['config']['env_options'].get('frozen_penalty', PENALTY):z.2f}",
+                    text(low, ".2g"),
+                    f"{uniform / low.mean:,.1f} x" if low is not None and low.mean > 0 else "–",
+                    *(text(results.returns(result, name, masks), ".2f") for masks in kinds),
+                )
+            )
+    where = f"{both[0]['config']['env']}, {both[0]['config']['net']}"
+    frames = results.millions(both[0]["frames"])
+    notes = (both[0]["stands_in"], RANGES) if both[0]["stands_in"] else (RANGES,)
+    header = tuple(column.format(action=action) for column in FROZEN)
+    return Table(f"{title}: {where}, {frames} frames", header, tuple(rows), notes)
 
 
 def _entropy(result: Result, action: str) -> Table:
