@@ -14,7 +14,7 @@ from maskless.experiments.table import RANGES, Table, percent, text
 from maskless.report import figures, style
 
 HEADER = (
-    *("condition", "oracle masks", "predicted masks", "kept", "classifier accuracy"),
+    *("condition", "oracle masks", "predicted masks", "no masks", "kept", "classifier accuracy"),
     *("classification loss", "wrong mask entries in play"),
 )
 NOTES = (
@@ -39,6 +39,7 @@ def sweep_table(result: Result, title: str, frames: int | None = None) -> Table:
                 f"`{name}`",
                 text(results.returns(result, name, "oracle", frames), ".2f"),
                 text(results.returns(result, name, "predicted", frames), ".2f") if learned else "–",
+                text(results.returns(result, name, "none", frames), ".2f"),
                 percent(results.kept(result, name, frames=frames)) if learned else "–",
                 text(accuracy, ".4f") if learned else "–",
                 text(loss, ".2g") if learned else "–",
