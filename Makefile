@@ -16,6 +16,7 @@ lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/envs.py

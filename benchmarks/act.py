@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 import maskless
-from maskless.deploy.artifact import save_policy
-from maskless.deploy.export import NEXT, needs_batch, onnx_runner, step_function, to_onnx
-from maskless.deploy.policy import Policy, load
-from maskless.nets import encoder_for, make_net
-from maskless.report.files import provenance, write_json
+from maskless.files import write_json
+from maskless.nets import make_net
+from maskless.policy.acting import Policy, load
+from maskless.policy.artifact import save_policy
+from maskless.policy.export import NEXT, needs_batch, onnx_runner, step_function, to_onnx
+from maskless.provenance import provenance
 
 BATCHES = (1, 1024)
 TURNS = 5
@@ -32,7 +33,7 @@ def make_policy(env_id: str, net_name: str) -> Policy:
     """A policy of the paper's size. Its weights are drawn at random: they change no time."""
     env = maskless.make(env_id)
     observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    net = make_net(net_name, num_actions=env.num_actions, encoder=encoder_for(observation))
+    net = make_net(net_name, num_actions=env.num_actions, encoder=env.encoder)
     zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), observation)
     shapes = jax.eval_shape(
         net.init, jax.random.key(0), net.initial_carry(1), zeros, jnp.ones((1, 1), bool)

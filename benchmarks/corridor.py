@@ -19,10 +19,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from maskless.envs.corridor import game
-from maskless.envs.corridor.env import Corridor, make_corridor
+from maskless.envs.minihack import Corridor, make_corridor
 from maskless.envs.vector import VectorEnv
-from maskless.report.files import provenance, write_json
+from maskless.files import write_json
+from maskless.provenance import provenance
+from minihax.game import step as game
 
 GAMES = (
     "minihack-corridor-r2",

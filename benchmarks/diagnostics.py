@@ -12,8 +12,9 @@ import jax
 
 import maskless
 from maskless.config import Config, preset
-from maskless.ppo.program import Program
-from maskless.report.files import provenance, write_json
+from maskless.files import write_json
+from maskless.provenance import provenance
+from maskless.training.program import Program
 
 
 def main() -> None:

@@ -30,7 +30,8 @@ from rich.table import Table
 
 import maskless
 from maskless import VectorEnv
-from maskless.report.files import provenance, write_json
+from maskless.files import write_json
+from maskless.provenance import provenance
 
 UPSTREAM = {"craftax": "Craftax-Symbolic-v1", "craftax-classic": "Craftax-Classic-Symbolic-v1"}
 ROLLOUT = 64  # steps between two refreshes of the pool, as in the paper's settings

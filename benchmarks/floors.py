@@ -22,8 +22,9 @@ from rich.table import Table
 
 from maskless.benchmark import SUITES, Case
 from maskless.envs import make
-from maskless.ppo.program import Program
-from maskless.report.files import provenance, write_json
+from maskless.files import write_json
+from maskless.provenance import provenance
+from maskless.training.program import Program
 
 RUNS = 16
 TERAFLOPS = {"TF32": 494, "bfloat16": 989}

@@ -15,8 +15,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from maskless.files import write_json
 from maskless.nets.gru import run
-from maskless.report.files import provenance, write_json
+from maskless.provenance import provenance
 
 STEPS, ENVS, TURNS = 64, 128, 20
 

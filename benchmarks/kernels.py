@@ -19,7 +19,7 @@ import numpy as np
 
 from maskless import VectorEnv, make
 from maskless.kernels import SWITCH
-from maskless.nets import encoder_for, make_net
+from maskless.nets import make_net
 
 RUNS, ENVS, ROLLOUT, SEEN = 2, 1024, 64, 128
 ROUNDING = 0.05
@@ -108,7 +108,7 @@ def main() -> None:
     net = make_net(
         "gru",
         num_actions=env.num_actions,
-        encoder=encoder_for(seen[0]),
+        encoder=env.encoder,
         width=options.width,
         precision="bfloat16",
     )

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import jax
 
-from maskless.envs.corridor.levels import PAPER_GAME, REAL_GAME, corridor_level
-from maskless.envs.corridor.mazes import MAZES, maze_level
-from maskless.envs.corridor.terrain import Level
+from minihax.level.corridors import PAPER_GAME, REAL_GAME, corridor_level
+from minihax.level.mazes import MAZES, maze_level
+from minihax.level.terrain import Level
 
 AIM = 2_000
 REPEATS = 10

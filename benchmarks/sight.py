@@ -11,8 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from maskless.envs.corridor import bitmaps, free_view, sight_kernel
-from maskless.envs.corridor.terrain import HEIGHT, WIDTH
+from minihax.level import bitmaps
+from minihax.level.terrain import HEIGHT, WIDTH
+from minihax.sight import free_view
+from minihax.sight import kernel as sight_kernel
 
 
 def main() -> None:

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 import maskless
-from maskless.envs.straight import straight
-from maskless.profiling import profile
-from maskless.report.files import provenance, write_json
+from maskless.benchmark.profiling import profile
+from maskless.envs.craftax.loopless import straight
+from maskless.files import write_json
+from maskless.provenance import provenance
 
 VARIANTS: dict[str, int | None] = {
     "upstream": None,

@@ -22,8 +22,9 @@ import numpy as np
 import maskless
 from maskless.conditions import condition
 from maskless.config import Config, preset
+from maskless.files import write_json
 from maskless.ppo.learner import Learner
-from maskless.report.files import provenance, write_json
+from maskless.provenance import provenance
 
 NUMBERS = ("rnd_advantage", "frozen_penalty", "gae_lambda")
 VARIANTS = (

@@ -22,10 +22,11 @@ import maskless
 from maskless.conditions import condition
 from maskless.config import Config, Hyperparameters, preset
 from maskless.envs.vector import VectorEnv
-from maskless.ppo.evaluate import MASKS, play_episodes
-from maskless.ppo.program import Program
-from maskless.ppo.visit import rows
-from maskless.report.files import provenance, write_json
+from maskless.evaluation.player import MASKS, play_episodes
+from maskless.files import write_json
+from maskless.provenance import provenance
+from maskless.training.metrics import rows
+from maskless.training.program import Program
 
 CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")
 SHOWN = ("frames", "seconds", "return", "length", "valid_rate", "classifier_accuracy", "episodes")

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskless.experiments import EXPERIMENTS, controls, deployment, results
-from maskless.experiments.claims import judge_all
-from maskless.experiments.harness import read_studies
-from maskless.experiments.ledger import claims_page
-from maskless.experiments.table import Table
+from maskless_paper import results
+from maskless_paper.claims.claims import judge_all
+from maskless_paper.claims.page import claims_page
+from maskless_paper.reproduce import read_studies
+from maskless_paper.tables import EXPERIMENTS, controls, deployment
+from maskless_paper.tables.table import Table
 
 RESULTS = Path(__file__).parent
 ROOT = RESULTS.parent

@@ -19,12 +19,13 @@ from typing import Any
 
 from rich.table import Table
 
-from maskless.commands.common import ERR, OUT, ProgressBar
-from maskless.deploy.artifact import Artifact, find_policy, read_artifact
+from maskless.cli.common import ERR, OUT, ProgressBar
 from maskless.errors import MasklessError
-from maskless.evaluation import RunEvaluation, evaluate
+from maskless.evaluation.evaluate import RunEvaluation, evaluate
+from maskless.files import output_folder, write_json
+from maskless.policy.artifact import Artifact, find_policy, read_artifact
+from maskless.provenance import provenance
 from maskless.report.evaluation import masks_in_words
-from maskless.report.files import output_folder, provenance, write_json
 
 NORMAL = 1.959964
 """Of a standard normal number, 95 % lie within this of 0."""

@@ -7,8 +7,8 @@ import pytest
 
 from maskless import benchmark
 from maskless.benchmark import Case
+from maskless.benchmark.profiling import sum_up
 from maskless.cli import main
-from maskless.profiling import sum_up
 
 TEXT = """
   %fusion.7 = f32[4]{0} fusion(%a), kind=kLoop, metadata={op_name="jit(f)/while/body/network/dot"}

@@ -27,7 +27,7 @@ def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
 
 
 def test_the_example_environment_passes_its_own_audit():
-    from maskless.diagnostics.validity import audit
+    from maskless.envs.mask_audit import audit
 
     (code,) = blocks(ROOT / "docs/environments.md", "python")
     names = {}

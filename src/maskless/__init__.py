@@ -7,9 +7,9 @@ from maskless.envs import Environment, VectorEnv, ids, make, register
 from maskless.errors import MasklessError
 
 if TYPE_CHECKING:
-    from maskless.deploy.policy import load
-    from maskless.evaluation import evaluate
-    from maskless.ppo.train import train
+    from maskless.evaluation.evaluate import evaluate
+    from maskless.policy.acting import load
+    from maskless.training.train import train
 
 __version__ = "0.1.0"
 
@@ -31,8 +31,8 @@ __all__ = [
 # Imported when first used: an artifact can be loaded where the trainer is not installed.
 _LATER = {
     "evaluate": "maskless.evaluation",
-    "load": "maskless.deploy.policy",
-    "train": "maskless.ppo.train",
+    "load": "maskless.policy.acting",
+    "train": "maskless.training.train",
 }
 
 

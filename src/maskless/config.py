@@ -10,7 +10,8 @@ from typing import Any
 
 from maskless.conditions import condition
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets import PRECISIONS
+
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)

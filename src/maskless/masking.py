@@ -6,6 +6,8 @@ That is meant for *predicted* masks, and to be counted (`falls_back`); in an ora
 is an error.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -44,6 +46,53 @@ def masked_log_softmax(
 def sample(key: PRNGKeyArray, log_probs: Float[Array, "... actions"]) -> Int[Array, "..."]:
     """An action of the policy for each row; never an invalid one."""
     return jax.random.categorical(key, log_probs)
+
+
+class Decision(NamedTuple):
+    """An action for each row, and why."""
+
+    action: Int[Array, "..."]
+    log_prob: Float[Array, "..."]
+    """Of that action."""
+    log_probs: Float[Array, "... actions"]
+    """Of all actions, under the mask that was applied."""
+    mask: Bool[Array, "... actions"]
+    """The mask that was applied: the one asked for or, where that allows nothing, the fallback."""
+    fallback: Bool[Array, "..."]
+    """True where the mask asked for allows nothing."""
+
+
+def decide(
+    key: PRNGKeyArray | None,
+    logits: Float[Array, "... actions"],
+    mask: Bool[Array, "... actions"],
+    forbidden: Bool[Array, "... actions"] | None = None,
+    *,
+    greedy: bool = False,
+) -> Decision:
+    """Chooses under a mask; where the mask allows nothing, among all that is not `forbidden`.
+
+    `greedy`: always the most probable action; then no key is needed.
+    """
+    fallback = falls_back(mask)
+    if forbidden is None:
+        mask = mask | fallback[..., None]
+    else:
+        mask = fall_back(mask, forbidden)
+    log_probs = masked_log_softmax(logits, mask)
+    if greedy or key is None:
+        action = jnp.argmax(log_probs, axis=-1)
+    else:
+        action = sample(key, log_probs)
+    log_prob = jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+    return Decision(action, log_prob, log_probs, mask, fallback)
+
+
+def predicted_mask(
+    validity_logits: Float[Array, "... actions"], threshold: float | Float[Array, "..."]
+) -> Bool[Array, "... actions"]:
+    """Valid where the predicted probability is above the threshold (one, or one per action)."""
+    return jax.nn.sigmoid(validity_logits) > threshold
 
 
 def entropy(log_probs: Float[Array, "... actions"]) -> Float[Array, "..."]:

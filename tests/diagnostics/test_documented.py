@@ -7,7 +7,7 @@ import jax
 
 from maskless.config import Config, Hyperparameters
 from maskless.diagnostics import classifier, correlation, suppression
-from maskless.ppo.program import Program
+from maskless.training.program import Program
 
 from diagnostics import slow
 from toys import Tower

@@ -3,8 +3,8 @@ import pytest
 
 import maskless
 from maskless import MasklessError
-from maskless.diagnostics.validity import audit
 from maskless.envs import check_contract
+from maskless.envs.mask_audit import audit
 
 from toys import Tower
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.diagnostics.validity import audit
 from maskless.envs.contract import check_contract
+from maskless.envs.mask_audit import audit
 from maskless.envs.staircase import DESCEND, RIGHT, Staircase, StaircaseState
 
 KEY = jax.random.key(0)

@@ -7,8 +7,8 @@ import pytest
 
 import maskless
 from maskless import MasklessError, VectorEnv
-from maskless.envs import restart_kernel
 from maskless.envs.vector import choose_for_all, move_the_finished
+from maskless.kernels import restarts as restart_kernel
 
 from toys import Tower, mask_from_observation
 

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.corridor.glyphs import NUM_GLYPHS, Glyph
-from maskless.envs.corridor.messages import NUM_MESSAGES
-from maskless.envs.corridor.observation import Observation
 from maskless.errors import MasklessError
 from maskless.nets import encoder_for, make_net
 from maskless.nets.encoders import (
@@ -23,6 +20,9 @@ from maskless.nets.encoders import (
     one_hots_and_rows,
     tables_of_places,
 )
+from minihax.look.glyphs import NUM_GLYPHS, Glyph
+from minihax.look.messages import NUM_MESSAGES
+from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
 

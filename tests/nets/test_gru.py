@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.nets import gru, gru_kernel
+from maskless.kernels import gru_steps as gru_kernel
+from maskless.nets import gru
 from maskless.nets.gru import GRULayer, run
 
 from nets.parameters import random_parameters

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.envs.corridor.observation import Observation
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import GRU, MLP, Heads, Hybrid, encoder_for, make_net
+from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
 

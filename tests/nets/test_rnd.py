@@ -6,10 +6,10 @@ import numpy as np
 import optax
 import pytest
 
-from maskless.envs.corridor.glyphs import NUM_GLYPHS
-from maskless.envs.corridor.observation import Observation
 from maskless.nets import RandomNetworkDistillation
 from maskless.nets.rnd import novelty_view
+from minihax.look.glyphs import NUM_GLYPHS
+from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
 

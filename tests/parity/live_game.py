@@ -15,8 +15,8 @@ import minihack  # noqa: F401  (registers the environments)
 import nle
 import numpy as np
 
-from maskless.envs.corridor.actions import DELTAS
-from maskless.envs.corridor.terrain import Terrain
+from minihax.game.actions import DELTAS
+from minihax.level.terrain import Terrain
 
 from parity.replaying import ATTRIBUTES_IN_BLSTATS, Trajectory
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maskless.envs.corridor.terrain import RECORDED_CHARACTERS, Terrain
+from minihax.level.terrain import RECORDED_CHARACTERS, Terrain
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS_BY_ENV = {"R2": 2, "R3": 3, "R5": 5}

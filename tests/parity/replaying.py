@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from maskless.envs.corridor.dice import Dice
-from maskless.envs.corridor.env import blstats
-from maskless.envs.corridor.game import new_game, play
-from maskless.envs.corridor.messages import message_id
-from maskless.envs.corridor.rules import REAL, Rules
-from maskless.envs.corridor.terrain import Level
+from minihax.env import blstats
+from minihax.game.dice import Dice
+from minihax.game.rules import REAL, Rules
+from minihax.game.step import new_game, play
+from minihax.level.terrain import Level
+from minihax.look.messages import message_id
 
 # blstats has Str on the scale 3..25, Str, Dex, Con, Int, Wis, Cha; the engine the game's own order.
 ATTRIBUTES_IN_BLSTATS = np.array([3, 6, 7, 4, 5, 8])

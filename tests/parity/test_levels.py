@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from shortest_paths import TOOL_SETS, least_tools, path_lengths
 
-from maskless.envs.corridor.levels import corridor_level_and_rooms
-from maskless.envs.corridor.mazes import MAZES, Maze, maze_level
-from maskless.envs.corridor.paths import TOOL_SETS, least_tools, path_lengths
-from maskless.envs.corridor.terrain import DOORS, Terrain
+from minihax.level.corridors import corridor_level_and_rooms
+from minihax.level.mazes import MAZES, Maze, maze_level
+from minihax.level.terrain import DOORS, Terrain
 
 from parity.recordings import ROOMS_BY_ENV, load, read_map
 

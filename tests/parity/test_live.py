@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.envs.corridor.actions import DELTAS, KICK, OPEN, SEARCH, WALKABLE
-from maskless.envs.corridor.env import make_corridor
-from maskless.envs.corridor.glyphs import NLE_GLYPHS
-from maskless.envs.corridor.observation import from_nle
-from maskless.envs.corridor.rules import maze_rules
-from maskless.envs.corridor.sight import with_hero
-from maskless.envs.corridor.terrain import Level, Terrain
+from minihax.env import make_corridor
+from minihax.game.actions import DELTAS, KICK, OPEN, SEARCH, WALKABLE
+from minihax.game.rules import maze_rules
+from minihax.level.terrain import Level, Terrain
+from minihax.look.glyphs import NLE_GLYPHS
+from minihax.look.observation import from_nle
+from minihax.sight.sight import with_hero
 
 from parity.replaying import differences, replay
 

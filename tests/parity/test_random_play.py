@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from maskless.envs.corridor import game
-from maskless.envs.corridor.levels import corridor_level
-from maskless.envs.corridor.rules import REAL
+from minihax.game import step as game
+from minihax.game.rules import REAL
+from minihax.level.corridors import corridor_level
 
 from parity import recordings
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from maskless.envs.corridor.actions import DELTAS, HIDDEN, KICK, OPEN, SEARCH
-from maskless.envs.corridor.game import new_game, step
-from maskless.envs.corridor.hero import new_hero
-from maskless.envs.corridor.messages import Message
-from maskless.envs.corridor.rules import REAL
-from maskless.envs.corridor.terrain import RECORDED_CHARACTERS, Level, Terrain
+from minihax.game.actions import DELTAS, HIDDEN, KICK, OPEN, SEARCH
+from minihax.game.hero import new_hero
+from minihax.game.rules import REAL
+from minihax.game.step import new_game, step
+from minihax.level.terrain import RECORDED_CHARACTERS, Level, Terrain
+from minihax.look.messages import Message
 
 from parity.recordings import load, read_map
 from parity.replaying import ATTRIBUTES_IN_BLSTATS, Trajectory, differences, replay

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from maskless.envs.corridor.glyphs import CHARACTERS, COLOURS, NLE_GLYPHS, Glyph, from_nle_glyphs
-from maskless.envs.corridor.messages import Message, message_id
-from maskless.envs.corridor.observation import from_nle, observe
-from maskless.envs.corridor.sight import look, nothing_remembered, with_hero
-from maskless.envs.corridor.terrain import RECORDED_CHARACTERS, Terrain
+from minihax.level.terrain import RECORDED_CHARACTERS, Terrain
+from minihax.look.glyphs import CHARACTERS, COLOURS, NLE_GLYPHS, Glyph, from_nle_glyphs
+from minihax.look.messages import Message, message_id
+from minihax.look.observation import from_nle, observe
+from minihax.sight.sight import look, nothing_remembered, with_hero
 
 from parity.recordings import load, read_map
 

@@ -10,8 +10,8 @@ import pytest
 from maskless import masking
 from maskless.config import Config, Hyperparameters, check
 from maskless.nets import make_net
-from maskless.ppo.program import Program, of_run
 from maskless.ppo.rollout import look
+from maskless.training.program import Program, of_run
 
 from toys import MaskedBandit, Recall
 

@@ -6,7 +6,7 @@ import pytest
 
 from maskless.config import Config, Hyperparameters
 from maskless.envs.staircase import DESCEND, Staircase
-from maskless.ppo.program import Program
+from maskless.training.program import Program
 
 UPDATES = 60
 UNIFORM = 1 / 6

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from maskless import MasklessError
+from maskless.files import output_folder, write_json
+from maskless.provenance import provenance
 from maskless.report import style
-from maskless.report.files import output_folder, provenance, write_json
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path):

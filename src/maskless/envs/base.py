@@ -7,6 +7,8 @@ is a pure function of its arguments: batch with `jax.vmap`, compile with `jax.ji
 
 import abc
 import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, PRNGKeyArray, PyTree
 
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets.encoders import Encoder
 
 State = Any  # a pytree that only the environment looks into
 Observation = PyTree[Array]
@@ -39,6 +42,14 @@ class Environment(abc.ABC):
     """The rule set, if any, that promises: valid = can change the world."""
     rules: str = "exact"
     """The rules that `validity` follows."""
+    encoder: Encoder = Encoder()
+    """How networks read its observations, and what it records."""
+    default_hyperparameters: Mapping[str, Any] = MappingProxyType({})
+    """Where this world needs other ones than `Hyperparameters` has."""
+    runs_on_host: bool = False
+    """Whether it is played in Python processes instead of inside JAX."""
+    has_masks: bool = True
+    """False: no oracle tells what is valid here."""
     levels_at_a_time: ClassVar[int] = 64
     """How many levels a CPU makes fastest side by side (large worlds fall out of its cache)."""
     levels_at_a_time_on_accelerators: ClassVar[int] = 64
@@ -65,15 +76,10 @@ class Environment(abc.ABC):
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
         """The mask of `state`: True = valid. At least one action is valid in every state."""
 
-    def compact(self, state: State) -> PyTree[Array]:
-        """What the observation of `state` is made of, in as few bytes as possible: the learner
-        stores this. By default the observation itself; override it together with `expand`."""
+    def record(self, state: State) -> PyTree[Array]:
+        """What a rollout stores of `state` for learning: anything that `encoder` reads as it reads
+        the observation. By default the observation; in fewer bytes, more of it fits."""
         return self.observe(state)
-
-    def expand(self, compact: PyTree[Array]) -> Observation:
-        """The observation, made of what `compact` gave: expand(compact(state)) == observe(state),
-        bit for bit. It becomes part of the network: keep it to what the compiler can fuse."""
-        return compact
 
     @property
     def num_actions(self) -> int:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from maskless.envs.base import Environment
 from maskless.errors import MasklessError
+from maskless.nets.encoders import Encoded
 
 
 def check_contract(env: Environment) -> None:
@@ -30,15 +31,22 @@ def check_contract(env: Environment) -> None:
     )
     _same(
         env,
-        "expand does not give back what compact was made of",
-        observation,
-        jax.eval_shape(lambda state: env.expand(env.compact(state)), state),
+        "the encoder reads what record gives otherwise than an observation",
+        _features(env, observation),
+        _features(env, jax.eval_shape(env.record, state)),
     )
     if reward.shape != () or _kind(done) != "bool[]":
         raise MasklessError(
             f"{env.id}: step must give a reward of shape () and a done of type bool[];"
             f" it gives {_kind(reward)} and {_kind(done)}."
         )
+
+
+def _features(env: Environment, seen: Any) -> Any:
+    """What the environment's encoder makes of one observation, or of what is recorded of it."""
+    encoded = Encoded(env.encoder, env.num_actions)
+    sequence = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, 1, *x.shape), x.dtype), seen)
+    return jax.eval_shape(encoded.init_with_output, jax.random.key(0), sequence)[0]
 
 
 def _same(env: Environment, what: str, expected: Any, actual: Any) -> None:

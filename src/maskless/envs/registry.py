@@ -9,8 +9,8 @@ from typing import Any
 from maskless.envs.base import Environment
 from maskless.errors import MasklessError, UnknownNameError
 
-_CORRIDOR = "maskless.envs.corridor.env:make_corridor"
-_GYMNASIUM = "maskless.envs.host:HostEnvironment"
+_CORRIDOR = "maskless.envs.minihack:make_corridor"
+_GYMNASIUM = "maskless.envs.gymnasium.env:HostEnvironment"
 # "module:factory", imported on first use: Craftax loads textures when imported. A factory that
 # makes several environments takes the id as an argument of that name.
 _REGISTRY: dict[str, str | Callable[..., Environment]] = {

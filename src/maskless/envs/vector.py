@@ -63,7 +63,7 @@ class VectorState:
 class First:
     """What the agent needs to choose its next action; both parts describe the same state."""
 
-    observation: Observation  # [num_envs, ...]; what `compact` gives where that was asked for
+    observation: Observation  # [num_envs, ...]
     mask: Bool[Array, "envs actions"]
 
 
@@ -92,13 +92,13 @@ class VectorEnv:
         num_envs: int,
         pool_size: int | None = None,
         *,
-        compact: bool = False,
+        observe: Callable[[State], Observation] | None = None,
     ):
         """`pool_size`: how many episodes may end between two refreshes before levels repeat;
-        by default one per environment. `compact`: give what `env.compact` gives in the place of
-        observations."""
+        by default one per environment. `observe`: what to show of a state, by default
+        `env.observe`; a learner takes `env.record`."""
         self.env = env
-        self._see = jax.vmap(env.compact if compact else env.observe)
+        self._observe = jax.vmap(env.observe if observe is None else observe)
         self.num_envs = num_envs
         self.pool_size = num_envs if pool_size is None else pool_size
         for name in ("num_envs", "pool_size"):
@@ -148,7 +148,7 @@ class VectorEnv:
             lengths=state.episodes.lengths + 1,
             achievements=jax.vmap(self.env.achievements)(states).sum(-1, dtype=jnp.int32),
         )
-        final_observation = self._see(states)
+        final_observation = self._observe(states)
         states, pool = self._restart(states, done, state.pool)
         repeated = jnp.maximum(pool.taken - self.pool_size, 0) - jnp.maximum(
             state.pool.taken - self.pool_size, 0
@@ -200,7 +200,7 @@ class VectorEnv:
     def _look(self, states: State, params: Any) -> tuple[Observation, Bool[Array, "envs actions"]]:
         """Observation and mask of the same states: the only place where they are paired."""
         mask = jax.vmap(self.env.validity, in_axes=(0, None))(states, params)
-        return self._see(states), mask
+        return self._observe(states), mask
 
     def _levels_at_a_time(self) -> int:
         on_cpu = jax.default_backend() == "cpu"
@@ -262,7 +262,7 @@ def overwrite_the_large(
     states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
 ) -> State:
     """As `choose_for_all`, but large arrays are changed in place by a kernel of our own."""
-    from maskless.envs import restart_kernel  # takes a while, and only GPUs need it
+    from maskless.kernels import restarts as restart_kernel  # takes a while, and only GPUs need it
 
     old, structure = jax.tree.flatten(states)
     new = jax.tree.leaves(levels)

@@ -2,7 +2,8 @@
 
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets.base import PRECISIONS, Carry, Network
-from maskless.nets.encoders import ENCODERS, encoder_for
+from maskless.nets.encoders import Encoder, ModuleEncoder
+from maskless.nets.glyphs import GlyphEncoder
 from maskless.nets.gru import GRU
 from maskless.nets.heads import Heads
 from maskless.nets.hybrid import Hybrid
@@ -10,28 +11,31 @@ from maskless.nets.mlp import MLP
 from maskless.nets.rnd import RandomNetworkDistillation
 
 NETS: dict[str, type[Network]] = {"mlp": MLP, "gru": GRU, "hybrid": Hybrid}
+ENCODERS: dict[str, Encoder] = {"flat": Encoder(), "glyphs": GlyphEncoder()}
+"""Those that a policy artifact can name."""
 
 
 def make_net(
     name: str,
     *,
     num_actions: int,
-    encoder: str = "flat",
+    encoder: Encoder | str = "flat",
     width: int | None = None,
     precision: str = "float32",
 ) -> Network:
     """The network of this name: "mlp", "gru" or "hybrid".
 
-    `encoder`: what `encoder_for(observation)` says. `width`: of all its layers; None is the
+    `encoder`: the environment's, or its name in an artifact. `width`: of its layers; None is the
     paper's (512, 512 and 256). `precision`: what it computes in, "float32" or "bfloat16". The
     arguments are plain values: keep them, and the network can be built again.
     """
     if name not in NETS:
         raise UnknownNameError("network", name, NETS)
-    if encoder not in ENCODERS:
+    if isinstance(encoder, str) and encoder not in ENCODERS:
         raise UnknownNameError("encoder", encoder, ENCODERS)
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", precision, PRECISIONS)
+    encoder = ENCODERS[encoder] if isinstance(encoder, str) else encoder
     net = NETS[name]
     width = net.width if width is None else width
     for what, number in (("num_actions", num_actions), ("width", width)):
@@ -50,10 +54,11 @@ __all__ = [
     "NETS",
     "PRECISIONS",
     "Carry",
+    "Encoder",
     "Heads",
     "Hybrid",
+    "ModuleEncoder",
     "Network",
     "RandomNetworkDistillation",
-    "encoder_for",
     "make_net",
 ]

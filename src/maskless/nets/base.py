@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from maskless.errors import MasklessError
+from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -24,10 +25,10 @@ Carry = Any  # a pytree whose leaves all begin with the batch axis
 
 
 class Network(nn.Module):
-    """What all networks have in common; every field is a plain number or string."""
+    """What all networks have in common; every field is a plain value."""
 
     num_actions: int
-    encoder: str = "flat"
+    encoder: Encoder = Encoder()
     width: int = 512
     precision: str = "float32"
     """What the layers compute in. Weights, memories and outputs are float32 always."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from maskless import kernels
 from maskless.nets.base import Network, check_sequence
-from maskless.nets.encoders import Encoder
+from maskless.nets.encoders import Encoded
 from maskless.nets.heads import Heads, Outputs, Trunk, Weights, linear, product, rectified
 from maskless.nets.orthogonal import orthogonal
 
@@ -43,7 +43,7 @@ class GRU(Network):
     ) -> tuple[Float[Array, "batch width"], Heads]:
         """The heads of each state, given what came before it in its episode."""
         check_sequence(obs, reset)
-        encoded = Encoder(self.encoder, self.num_actions, name="encoder", dtype=self.dtype)(obs)
+        encoded = Encoded(self.encoder, self.num_actions, name="encoder", dtype=self.dtype)(obs)
         kernel, bias = Weights(encoded.shape[-1], self.width, name="embed")()
         embedded = rectified(encoded, kernel, bias)
         carry, features = GRULayer(self.width, name="gru", dtype=self.dtype)(carry, embedded, reset)
@@ -160,7 +160,7 @@ def _forward_loop(
 ) -> tuple[Array, ...]:
     """The last state and those of all steps; and h before each and U h, for the derivative."""
     if kernel_fits(kernel, state):
-        from maskless.nets.gru_kernel import forward_loop
+        from maskless.kernels.gru_steps import forward_loop
 
         return forward_loop(kernel, candidate_bias, state, projected, reset)
 
@@ -192,7 +192,7 @@ def _backward_loop(
     Wanted are those of the loss by the last state in float32 and by the rounded ones.
     """
     if kernel_fits(kernel, wanted):
-        from maskless.nets.gru_kernel import backward_loop
+        from maskless.kernels.gru_steps import backward_loop
 
         given = kernel, candidate_bias, projected, reset, remembered, recalled
         return backward_loop(*given, wanted_last, wanted)
@@ -228,7 +228,7 @@ def kernel_fits(kernel: Array, states: Float[Array, "*axes batch width"]) -> boo
     """Whether to compute the loops with `gru_kernel`."""
     if kernel.dtype != jnp.bfloat16 or not kernels.wanted():
         return False
-    from maskless.nets.gru_kernel import fits  # deprecated parts of JAX: only where it is wanted
+    from maskless.kernels.gru_steps import fits  # deprecated parts of JAX: only where it is wanted
 
     batch, width = states.shape[-2:]
     return fits(batch, width)

@@ -9,7 +9,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, PyTree
 
 from maskless.nets.base import Network, check_sequence
-from maskless.nets.encoders import Encoder
+from maskless.nets.encoders import Encoded
 from maskless.nets.heads import Heads, Outputs, Trunk, dense
 from maskless.nets.s5 import S5Stack
 from maskless.nets.transformer import GatedTransformerXL, Memory, empty_memory
@@ -57,8 +57,8 @@ class Hybrid(Network):
         """The heads of each state, given what came before it in its episode."""
         check_sequence(obs, reset)
         dtype = self.dtype
-        x = Encoder(self.encoder, self.num_actions, self.width, name="encoder", dtype=dtype)(obs)
-        if self.encoder == "flat":  # GlyphNet ends with this projection already
+        x = Encoded(self.encoder, self.num_actions, self.width, name="encoder", dtype=dtype)(obs)
+        if not self.encoder.projects:
             x = dense(self.width, gain=1.0, name="project", dtype=dtype)(x)
         # The residual stream is float32; the layers beside it compute in `dtype`.
         x = x.astype(jnp.float32)

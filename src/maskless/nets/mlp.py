@@ -6,7 +6,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, PyTree
 
 from maskless.nets.base import Network, check_sequence
-from maskless.nets.encoders import Encoder
+from maskless.nets.encoders import Encoded
 from maskless.nets.heads import Heads, Outputs, Trunk
 
 
@@ -34,7 +34,7 @@ class MLP(Network):
         return carry, Outputs(self.num_actions, name="heads")(actor, actor, critic)
 
     def _trunk(self, name: str, obs: PyTree[Array]) -> Array:
-        encoder = Encoder(self.encoder, self.num_actions, dtype=self.dtype, name=f"{name}_encoder")
+        encoder = Encoded(self.encoder, self.num_actions, dtype=self.dtype, name=f"{name}_encoder")
         trunk = Trunk(self.width, layers=3, activation=nn.tanh, dtype=self.dtype, name=name)
         features: Array = trunk(encoder(obs))
         return features

@@ -16,10 +16,10 @@ from maskless.config import Config
 from maskless.diagnostics import classifier, correlation, suppression
 from maskless.envs.base import Environment
 from maskless.envs.vector import VectorEnv
-from maskless.nets import encoder_for, make_net
+from maskless.nets import make_net
 from maskless.ppo import rnd
 from maskless.ppo.advantages import gae
-from maskless.ppo.rollout import Actor, CompactReader, Rollout, apply, collect, look, start
+from maskless.ppo.rollout import Actor, Rollout, apply, collect, look, start
 from maskless.ppo.update import Batch, Metrics, learn, make_optimizer
 
 
@@ -44,32 +44,31 @@ class Learner:
     def __init__(self, config: Config, env: Environment):
         self.config = config
         self.env = env
-        self.venv = VectorEnv(env, config.ppo.num_envs, compact=True)
+        self.venv = VectorEnv(env, config.ppo.num_envs, observe=env.record)
         self.observation = env.observation_shapes
         self.net = make_net(
             config.net,
             num_actions=env.num_actions,
-            encoder=encoder_for(self.observation),
+            encoder=env.encoder,
             width=config.width,
             precision=config.precision,
         )
-        self.reader = CompactReader(self.net, env)
         self.optimizer = make_optimizer(config.ppo, config.updates)
 
     def init(self, seed: int | Int[Array, ""], actor: Actor | None = None) -> TrainState:
         """The state before the first update; in new worlds, unless an `actor` is given."""
         key, net_key, novelty_key, world_key = jax.random.split(jax.random.key(seed), 4)
-        actor = start(self.venv, self.reader, world_key) if actor is None else actor
+        actor = start(self.venv, self.net, world_key) if actor is None else actor
         sequence = jax.tree.map(lambda x: x[None, :1], (actor.now.observation, actor.reset))
-        carry = self.reader.initial_carry(1)
-        params = self.reader.init(net_key, carry, *sequence)
-        _, heads = jax.eval_shape(partial(apply, self.reader), params, carry, *sequence)
+        carry = self.net.initial_carry(1)
+        params = self.net.init(net_key, carry, *sequence)
+        _, heads = jax.eval_shape(partial(apply, self.net), params, carry, *sequence)
         return TrainState(
             key=key,
             update=jnp.int32(0),
             params=params,
             optimizer=self.optimizer.init(params),
-            novelty=rnd.init(self.config.ppo, novelty_key, self.reader.expand(sequence[0]))
+            novelty=rnd.init(self.config.ppo, novelty_key, self.env.encoder, sequence[0])
             if self.config.ppo.rnd
             else None,
             actor=actor,
@@ -85,7 +84,7 @@ class Learner:
         ppo = self.config.ppo
         actor, rollout = collect(
             self.venv,
-            self.reader,
+            self.net,
             state.params,
             condition,
             state.actor,
@@ -111,12 +110,10 @@ class Learner:
         learn_key, novelty_key = jax.random.split(key)
         novelty, bonus = state.novelty, None
         if novelty is not None:
-            novelty, bonus = rnd.reward_novelty(
-                ppo, self.reader, novelty, rollout, actor, novelty_key
-            )
+            novelty, bonus = rnd.reward_novelty(ppo, self.net, novelty, rollout, actor, novelty_key)
         batch = self._batch(state, actor, rollout, bonus)
         params, optimizer, metrics = learn(
-            self.reader,
+            self.net,
             self.optimizer,
             ppo,
             condition,
@@ -170,7 +167,7 @@ class Learner:
     ) -> Batch:
         """The rollout with its advantages and value targets."""
         ppo = self.config.ppo
-        _, last = look(self.reader, state.params, actor.carry, actor.now.observation, actor.reset)
+        _, last = look(self.net, state.params, actor.carry, actor.now.observation, actor.reset)
         advantages = gae(
             rollout.reward,
             rollout.heads.value,

@@ -21,10 +21,10 @@ from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from maskless.config import Hyperparameters
-from maskless.envs.base import Observation
+from maskless.nets import Encoder, Network
 from maskless.nets.rnd import RandomNetworkDistillation
-from maskless.ppo.devices import share_members
-from maskless.ppo.rollout import Actor, CompactReader, Rollout
+from maskless.ppo.rollout import Actor, Rollout
+from maskless.ppo.sharding import share_members
 
 
 @struct.dataclass
@@ -38,16 +38,16 @@ class Novelty:
     rollouts: Int[Array, ""]
 
 
-def init(ppo: Hyperparameters, key: PRNGKeyArray, observation: Observation) -> Novelty:
+def init(ppo: Hyperparameters, key: PRNGKeyArray, encoder: Encoder, observation: Any) -> Novelty:
     """Everything is new. `observation`: [time, envs, ...]"""
-    params = RandomNetworkDistillation().init(key, observation)
+    params = RandomNetworkDistillation(encoder).init(key, observation)
     return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0), jnp.int32(0))
 
 
 @jax.named_scope("novelty")
 def reward_novelty(
     ppo: Hyperparameters,
-    reader: CompactReader,
+    net: Network,
     novelty: Novelty,
     rollout: Rollout,
     actor: Actor,
@@ -59,23 +59,23 @@ def reward_novelty(
         rollout.observation,
         actor.now.observation,
     )
-    bonus = _bonus(reader, novelty.params, arrived)
+    bonus = _bonus(net, novelty.params, arrived)
     rollouts = novelty.rollouts + 1
     spread = novelty.spread + (jnp.std(bonus) - novelty.spread) / rollouts
     novelty = dataclasses.replace(novelty, spread=spread, rollouts=rollouts)
     reward = (1.0 - ppo.rnd_discount) * (bonus - jnp.mean(bonus)) / jnp.maximum(spread, 1e-8)
-    return _learn(ppo, reader, novelty, arrived, key), reward
+    return _learn(ppo, net, novelty, arrived, key), reward
 
 
-def _bonus(reader: CompactReader, params: Any, compact: Any) -> Float[Array, "time envs"]:
+def _bonus(net: Network, params: Any, observation: Any) -> Float[Array, "time envs"]:
     """Computed in the same precision as the agent's network."""
-    net = RandomNetworkDistillation(dtype=reader.net.dtype)
-    bonus: Any = net.apply(params, reader.expand(compact))
+    distillation = RandomNetworkDistillation(net.encoder, dtype=net.dtype)
+    bonus: Any = distillation.apply(params, observation)
     return bonus
 
 
 def _learn(
-    ppo: Hyperparameters, reader: CompactReader, novelty: Novelty, arrived: Any, key: PRNGKeyArray
+    ppo: Hyperparameters, net: Network, novelty: Novelty, arrived: Any, key: PRNGKeyArray
 ) -> Novelty:
     """One pass over the states of the rollout."""
     flat = jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), arrived)
@@ -85,7 +85,7 @@ def _learn(
 
     def loss(params: Any, some: Array) -> Float[Array, ""]:
         seen = jax.tree.map(lambda x: x[:, share_members(some)], flat)
-        return ppo.rnd_loss_weight * jnp.mean(_bonus(reader, params, seen))
+        return ppo.rnd_loss_weight * jnp.mean(_bonus(net, params, seen))
 
     def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:
         grads = jax.grad(loss)(novelty.params, some)

@@ -1,6 +1,5 @@
 """Acting: one rollout of every environment under the mask that the condition applies."""
 
-import dataclasses
 from functools import partial
 from typing import Any
 
@@ -11,36 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from maskless import masking
 from maskless.conditions import Condition
-from maskless.envs.base import Environment, Observation
+from maskless.envs.base import Observation
 from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
+from maskless.kernels.hoisting import beforehand
 from maskless.nets import Heads, Network
-from maskless.ppo.beforehand import beforehand
-
-
-@dataclasses.dataclass(frozen=True)
-class CompactReader:
-    """A network that reads what `env.compact` gives: it is expanded on the way in, so that whole
-    observations exist only while they are read. Its parameters are those of `net`."""
-
-    net: Network
-    env: Environment
-
-    @property
-    def recurrent(self) -> bool:
-        return self.net.recurrent
-
-    def initial_carry(self, batch: int) -> Any:
-        return self.net.initial_carry(batch)
-
-    def init(self, key: PRNGKeyArray, carry: Any, compact: Any, reset: Array) -> Any:
-        return self.net.init(key, carry, self.expand(compact), reset)
-
-    def apply(self, params: Any, carry: Any, compact: Any, reset: Array) -> Any:
-        return self.net.apply(params, carry, self.expand(compact), reset)
-
-    def expand(self, compact: Any) -> Observation:
-        """[time, batch, ...]"""
-        return jax.vmap(jax.vmap(self.env.expand))(compact)
 
 
 @struct.dataclass
@@ -61,7 +34,7 @@ class Rollout:
     """What was seen, done and earned. All [time, envs, ...]."""
 
     observation: Observation
-    """Or what it is made of: see `Environment.compact`."""
+    """As `Environment.record` gives it."""
     valid: Bool[Array, "time envs actions"]
     """The oracle's mask: the classifier's labels."""
     applied: Bool[Array, "time envs actions"]
@@ -78,7 +51,7 @@ class Rollout:
     """Where `done`: the numbers of the finished episode."""
 
 
-def start(venv: VectorEnv, net: Network | CompactReader, key: PRNGKeyArray) -> Actor:
+def start(venv: VectorEnv, net: Network, key: PRNGKeyArray) -> Actor:
     """Every environment at the start of its first episode."""
     worlds, first = venv.reset(key)
     return Actor(
@@ -91,7 +64,7 @@ def start(venv: VectorEnv, net: Network | CompactReader, key: PRNGKeyArray) -> A
 
 def collect(
     venv: VectorEnv,
-    net: Network | CompactReader,
+    net: Network,
     params: Any,
     condition: Condition,
     actor: Actor,
@@ -136,7 +109,7 @@ def collect(
 
 @jax.named_scope("network")
 def look(
-    net: Network | CompactReader,
+    net: Network,
     params: Any,
     carry: Any,
     observation: Observation,
@@ -149,7 +122,7 @@ def look(
 
 
 def apply(
-    net: Network | CompactReader,
+    net: Network,
     params: Any,
     carry: Any,
     observation: Observation,

@@ -14,8 +14,8 @@ from maskless import losses, masking
 from maskless.conditions import Condition, classification_loss, detach
 from maskless.config import Hyperparameters
 from maskless.nets import Network
-from maskless.ppo.devices import share_members
-from maskless.ppo.rollout import CompactReader, Rollout, apply
+from maskless.ppo.rollout import Rollout, apply
+from maskless.ppo.sharding import share_members
 
 Metrics = dict[str, Array]
 
@@ -59,7 +59,7 @@ def make_optimizer(ppo: Hyperparameters, updates: int) -> optax.GradientTransfor
 
 @jax.named_scope("learning")
 def learn(
-    net: Network | CompactReader,
+    net: Network,
     optimizer: optax.GradientTransformation,
     ppo: Hyperparameters,
     condition: Condition,
@@ -86,7 +86,7 @@ def learn(
 
 
 def loss(
-    net: Network | CompactReader,
+    net: Network,
     params: Any,
     batch: Batch,
     condition: Condition,

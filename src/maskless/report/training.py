@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from maskless.conditions import condition
-from maskless.diagnostics.watch import sentences, suppressed_actions
-from maskless.evaluation import Evaluation, RunEvaluation, read_evaluation
-from maskless.ppo.trained import find_runs
+from maskless.diagnostics.suppression_warning import sentences, suppressed_actions
+from maskless.evaluation.checkpointed import find_runs
+from maskless.evaluation.evaluate import Evaluation, RunEvaluation, read_evaluation
+from maskless.files import output_folder
 from maskless.report import figures
 from maskless.report.evaluation import (
     TEXT_COLUMNS,
@@ -26,9 +27,8 @@ from maskless.report.evaluation import (
     evaluation_table,
     headlines,
 )
-from maskless.report.files import output_folder
 from maskless.report.page import Page
-from maskless.runs.log import read_metrics
+from maskless.training.log import read_metrics
 
 _CAPTIONS = {
     "returns": "Mean return of the episodes that finished while training.",

@@ -7,9 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from maskless.diagnostics.validity import Audit
+from maskless.envs.mask_audit import Audit
+from maskless.files import write_json
 from maskless.report import style
-from maskless.report.files import write_json
 
 
 def percent(count: float, total: int) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.diagnostics.validity import audit
+from maskless.envs.mask_audit import audit
 
 STATES = 1024
 MOVES = {"left", "right", "up", "down"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.craftax.compact import DARK, NOWHERE
+from maskless.envs.craftax.observation import DARK, NOWHERE
 
 GAMES = ("craftax", "craftax-classic")
 MOBS = {

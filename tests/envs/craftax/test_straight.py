@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.straight import straight
+from maskless.envs.craftax.loopless import straight
 from maskless.errors import MasklessError
 
 

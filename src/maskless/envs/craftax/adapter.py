@@ -19,16 +19,18 @@ from craftax.craftax_classic.envs.craftax_symbolic_env import CraftaxClassicSymb
 from jaxtyping import Array, Bool
 
 from maskless.envs.base import Environment, Info, Observation, State
-from maskless.envs.craftax import classic, full
-from maskless.envs.craftax.compact import (
+from maskless.envs.craftax import masks_classic as classic
+from maskless.envs.craftax import masks_full as full
+from maskless.envs.craftax.loopless import straight
+from maskless.envs.craftax.observation import (
     Compact,
+    CompactEncoder,
     compact_classic,
     compact_full,
     expand_classic,
     expand_full,
 )
 from maskless.envs.craftax.perturb import edit_classic, edit_full, perturb
-from maskless.envs.straight import straight
 from maskless.errors import UnknownNameError
 
 ENGINES = ("auto", "upstream", "straight")
@@ -58,6 +60,7 @@ class CraftaxEnvironment(Environment):
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
         self.engine = engine
+        self.encoder = CompactEncoder(self._expand)
         self.rules = self.with_rules(rules).rules
         self.episode_limit = self.default_params.max_timesteps
 
@@ -96,13 +99,10 @@ class CraftaxEnvironment(Environment):
         return straight(play)(*arguments)
 
     def observe(self, state: State) -> Observation:
-        return self.expand(self.compact(state))
+        return self._expand(self._compact(state))
 
-    def compact(self, state: State) -> Compact:
+    def record(self, state: State) -> Compact:
         return self._compact(state)
-
-    def expand(self, compact: Compact) -> Observation:
-        return self._expand(compact)
 
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
         return _validity(self._rules, self.rules, state, self._params(params))

@@ -14,7 +14,7 @@ from craftax.craftax_classic.constants import BlockType as ClassicBlockType
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from maskless.envs.base import State
-from maskless.envs.craftax.symbols import OFFSETS
+from maskless.envs.craftax.surroundings import OFFSETS
 
 
 class Dice:

@@ -1,0 +1,91 @@
+"""`maskless audit`: are the predicted masks of a trained policy right, where it acts?"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from maskless.cli.common import OUT, ProgressBar
+from maskless.errors import MasklessError
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """Compare predicted with true masks where a trained policy acts, and what errors cost.
+
+    RUN is the folder of one run, or of a whole training: then all its runs with a classifier. Runs
+    are audited as they were trained; name a policy's folder (RUN/policy) for its calibrated
+    thresholds and overrides. Writes audit.json and the page audit.html, with the worst states,
+    into the folder. (The masks of an environment itself are audited by `maskless validity`.)
+
+    Example: maskless audit runs/corridor-r2-mlp-1/masked-kl/seed-0
+
+    Example: maskless audit runs/craftax-classic-gru-1 --states 1e5 --episodes 1024
+    """
+
+    run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
+    """Folder of a run, of a training, or of a policy."""
+    states: float = 2e4
+    """States in which masks are compared."""
+    episodes: int = 512
+    """Episodes played for each action about which there were errors."""
+    envs: int = 64
+    """Episodes that are under way at a time, for each action."""
+    examples: int = 6
+    """How many of the worst states to show."""
+    seed: int = 0
+    """Of levels and dice."""
+
+    def run(self) -> None:
+        from maskless.evaluation.audit import audit_predictions
+        from maskless.evaluation.checkpointed import load_trained, not_in_force
+        from maskless.report.audit import print_audit, save_audit
+
+        if not 1 <= self.states < math.inf:
+            raise MasklessError(f"states must be a number of at least 1, not {self.states}.")
+        trained = load_trained(self.run_folder)
+        runs = trained.runs
+        if len(runs) > 1:  # of a single one without a classifier, the audit says so
+            runs = [run for run in runs if run.has_classifier] or runs[:1]
+        for run in runs:
+            with _Bars(f"{run.name}, seed {run.seed}", int(self.states)) as update:
+                audit = audit_predictions(
+                    trained,
+                    run,
+                    states=int(self.states),
+                    episodes=self.episodes,
+                    num_envs=self.envs,
+                    examples=self.examples,
+                    seed=self.seed,
+                    progress=update,
+                )
+            print_audit(audit, OUT)
+            for sentence in not_in_force([run.folder]):
+                OUT.print(sentence, markup=False, soft_wrap=True)
+            for path in save_audit(audit, trained.env, run.folder):
+                OUT.print(f"wrote {path}", soft_wrap=True)
+
+
+class _Bars:
+    """A bar for the states; then, since nobody knows beforehand how many actions will need
+    episodes, only how many were played."""
+
+    def __init__(self, title: str, states: int):
+        self._bar = ProgressBar(f"{title} (compiling first)", states, "states")
+        self._states = states
+
+    def __enter__(self) -> Any:
+        update = self._bar.__enter__()
+
+        def progress(done: int, what: str) -> None:
+            if what == "comparing masks":
+                update(done, what)
+            else:
+                update(self._states, f"{what}: {done:,} episodes")
+
+        return progress
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.__exit__(*exception)

@@ -1,0 +1,61 @@
+"""`maskless demo`: the main thing, in a few minutes."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from maskless.cli.common import OUT
+from maskless.cli.eval import Eval
+from maskless.cli.report import Report
+from maskless.config import Config, preset
+from maskless.files import output_folder
+
+CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """Show the main thing in a few minutes: suppression, masks, and acting without them.
+
+    Trains four conditions on the staircase of the paper's Figure 1, plays them under oracle,
+    predicted and no masks, and writes a page about it.
+
+    Example: maskless demo
+    """
+
+    frames: float = 2e5
+    """Environment steps of each of the four runs."""
+    out: Path = Path("runs/demo")
+    """Folder for the results; an older demo in it is replaced."""
+
+    def run(self) -> None:
+        from maskless.diagnostics.suppression_warning import suppressed_actions
+        from maskless.training.log import read_metrics
+        from maskless.training.train import run_folder, train
+
+        OUT.print(
+            "The staircase: a corridor of 40 cells with a ladder at its end. [bold]descend[/] works"
+            " only there. One run in four is told which actions are valid in no way at all, the"
+            " others by masks; two of them learn to predict the masks.\n"
+        )
+        if (self.out / "config.json").exists():
+            shutil.rmtree(self.out)
+        output_folder(self.out.parent)
+        ppo, width = preset("cpu", "mlp")
+        config = Config(
+            env="staircase", conditions=CONDITIONS, frames=int(self.frames), width=width, ppo=ppo
+        )
+        if not train(config, self.out):
+            return
+        log = read_metrics(run_folder(self.out, ("unmasked", 0)))
+        for found in suppressed_actions(log[: len(log) // 4], _action_names()):
+            OUT.print(f"A quarter into [bold]unmasked[/]: {found.sentence}")
+        Eval(self.out, episodes=512).run()
+        Report((self.out,)).run()
+        OUT.print("\nYour own environment: docs/environments.md     Everything: maskless --help")
+
+
+def _action_names() -> tuple[str, ...]:
+    import maskless
+
+    return maskless.make("staircase").action_names

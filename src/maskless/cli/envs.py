@@ -1,0 +1,105 @@
+"""`maskless envs`: the list of environments, and a look at one."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from maskless.cli.common import OUT
+from maskless.errors import MasklessError
+
+
+@dataclasses.dataclass(frozen=True)
+class Envs:
+    """List the environments, or show a game in the terminal.
+
+    Example: maskless envs
+    Example: maskless envs show minihack-corridor-r3 --steps 40
+    """
+
+    action: tyro.conf.Positional[Literal["list", "show"]] = "list"
+    """What to do: list all environments, or show one."""
+    env: tyro.conf.Positional[str] = ""
+    """show: the id of the environment."""
+    steps: int = 20
+    """show: how many random valid actions to play."""
+    seed: int = 0
+    """show: which level, and which game."""
+    delay: float = 0.0
+    """show: seconds to wait between steps."""
+
+    def run(self) -> None:
+        if self.action == "show":
+            self._show()
+        else:
+            self._list()
+
+    def _show(self) -> None:
+        import jax
+
+        import maskless
+
+        env = maskless.make(self.env)
+        key, reset_key = jax.random.split(jax.random.key(self.seed))
+        state = jax.jit(env.reset)(reset_key)[1]
+        pictures = env.render(state)
+        if not pictures:
+            raise MasklessError(f"{env.id} has no view for the terminal.")
+        for title, picture in pictures.items():
+            OUT.rule(title)
+            OUT.print(picture)
+        game = itertools.islice(_random_game(env, key, state), self.steps)
+        for number, (action, reward, done, after) in enumerate(game, start=1):
+            time.sleep(self.delay)
+            OUT.rule(f"step {number}: {action}, reward {reward:g}{', the end' * done}")
+            OUT.print(next(iter(env.render(after).values())))
+
+    def _list(self) -> None:
+        import maskless
+
+        table = Table(box=SIMPLE_HEAD, caption="* default", caption_justify="left")
+        for column in ("id", "actions", "observation", "episode limit", "mask rules"):
+            table.add_column(column, no_wrap=column != "observation")
+        for id in maskless.ids():
+            env = maskless.make(id)
+            rules = ", ".join(f"{r}*" if r == env.rules else r for r in env.rule_sets)
+            table.add_row(
+                id, str(env.num_actions), _shapes(env), f"{env.episode_limit:,} steps", rules
+            )
+        OUT.print(table)
+
+
+def _random_game(env: Any, key: Any, state: Any) -> Iterator[tuple[str, float, bool, Any]]:
+    """Plays valid actions at random until the episode ends."""
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def play(key: Any, state: Any) -> Any:
+        action_key, step_key = jax.random.split(key)
+        action = jax.random.categorical(action_key, jnp.where(env.validity(state), 0.0, -jnp.inf))
+        _, state, reward, done, _ = env.step(step_key, state, action)
+        return action, reward, done, state
+
+    done = False
+    while not done:
+        key, step_key = jax.random.split(key)
+        action, reward, done, state = play(step_key, state)
+        yield env.action_names[int(action)], float(reward), bool(done), state
+
+
+def _shapes(env: Any) -> str:
+    """The observation's shape and type, found without making a world."""
+    import jax
+
+    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    parts = []
+    for path, leaf in jax.tree.leaves_with_path(observation):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        parts.append(f"{name} {leaf.dtype}{list(leaf.shape)}".replace("[]", "").strip())
+    return ", ".join(parts)

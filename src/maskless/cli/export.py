@@ -1,0 +1,72 @@
+"""`maskless export`: a policy for deployment."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from maskless.cli.common import OUT
+from maskless.errors import MasklessError
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Write a run's policy as an artifact, or as a program for other runtimes.
+
+    The predicted mask, with thresholds and overrides, is part of the program. A program is written
+    only after it was stepped beside the native policy and did the same.
+
+    Example: maskless export runs/staircase-gru-1/masked-kl/seed-0 --format onnx
+    """
+
+    run_folder: tyro.conf.Positional[Path]
+    """Folder of a run (its policy, else its newest checkpoint), or of an artifact."""
+    format: Literal["native", "stablehlo", "onnx"] = "native"
+    """native: policy.json and weights. stablehlo: for jax.export. onnx: needs maskless[export]."""
+    out: Path | None = None
+    """Where to write; default RUN/policy, or in it policy.stablehlo or policy.onnx."""
+    batch: int | None = None
+    """ONNX only: a fixed batch size instead of any. The hybrid needs one."""
+
+    def run(self) -> None:
+        from maskless.policy.acting import load
+        from maskless.policy.artifact import copy_policy
+        from maskless.policy.export import write_export
+
+        if self.batch is not None and self.format != "onnx":
+            raise MasklessError("--batch is for --format onnx; the other formats take any batch.")
+        folder = self._artifact()
+        if self.format != "native":
+            path = self.out or folder / f"policy.{self.format}"
+            difference, _ = write_export(load(folder), path, self.format, self.batch)
+            OUT.print(f"wrote {path} (differs from native by {difference:.0e})", soft_wrap=True)
+        elif self.out is not None and self.out.resolve() != folder.resolve():
+            OUT.print(f"wrote {copy_policy(folder, self.out)}", soft_wrap=True)
+        else:
+            load(folder)
+            OUT.print(f"{folder} is a policy that can be loaded", soft_wrap=True)
+
+    def _artifact(self) -> Path:
+        """The run's artifact; made from its newest checkpoint when it has none yet."""
+        from maskless.policy.artifact import ABOUT_FILE, find_policy, save_policy
+
+        run = self.run_folder
+        has_one = any((place / ABOUT_FILE).exists() for place in (run, run / "policy"))
+        if has_one or not (run / "checkpoints").is_dir():
+            return find_policy(run)
+        from maskless.conditions import condition
+        from maskless.evaluation.checkpointed import load_runs
+
+        trained = load_runs(run, warn=OUT.print)
+        (newest,) = trained.runs
+        folder = save_policy(
+            run / "policy",
+            trained.net,
+            newest.params,
+            trained.env,
+            threshold=condition(newest.name).threshold,
+            classifier=newest.has_classifier,
+        )
+        OUT.print(f"wrote {folder} from the checkpoint of update {newest.update}", soft_wrap=True)
+        return folder

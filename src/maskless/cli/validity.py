@@ -1,0 +1,49 @@
+"""`maskless validity`: are the masks of an environment right?"""
+
+import dataclasses
+import time
+from pathlib import Path
+
+import tyro
+
+from maskless.cli.common import OUT, ProgressBar
+
+
+@dataclasses.dataclass(frozen=True)
+class Validity:
+    """Audit the masks of an environment: step every action beside a no-op and compare.
+
+    Example: maskless validity craftax-classic --states 5000
+    """
+
+    env: tyro.conf.Positional[str]
+    """An id from `maskless envs`, or your own as importable.module:ClassOrFunction."""
+    states: int = 20_000
+    """How many states to measure; half of them synthetic where the environment offers that."""
+    draws: int = 16
+    """Random outcomes tried at most where an action that should work did nothing."""
+    seed: int = 0
+    """Seed of play, synthetic states and outcomes."""
+    out: Path | None = None
+    """Folder for validity.json and the figure; default runs/validity/ENV."""
+
+    def run(self) -> None:
+        import maskless
+        from maskless.envs.mask_audit import audit, check_size
+        from maskless.files import output_folder
+        from maskless.provenance import provenance
+        from maskless.report.validity import print_audit, save_audit
+
+        check_size(self.states, self.draws)
+        env = maskless.make(self.env)
+        folder = output_folder(self.out or Path("runs/validity") / self.env.replace(":", "-"))
+        started = time.monotonic()
+        with ProgressBar(f"auditing {env.id} (compiling first)", self.states, "states") as update:
+            result = audit(
+                env, states=self.states, seed=self.seed, draws=self.draws, progress=update
+            )
+        seconds = time.monotonic() - started
+        print_audit(result, OUT)
+        run = {"seed": self.seed, "draws": self.draws, "seconds": round(seconds, 1)}
+        for path in save_audit(result, folder, provenance() | run):
+            OUT.print(f"wrote {path}", soft_wrap=True)

@@ -1,6 +1,0 @@
-"""NetHack's corridors and mazes in JAX: the real game, and the paper's simplified one."""
-
-from maskless.envs.corridor.env import Corridor, make_corridor
-from maskless.envs.corridor.observation import Observation, from_nle
-
-__all__ = ["Corridor", "Observation", "from_nle", "make_corridor"]

@@ -1,0 +1,1 @@
+"""Gymnasium's environments: described here, played in worker processes."""

@@ -1,0 +1,1 @@
+"""Playing complete episodes of trained policies: evaluation, audit, calibration."""

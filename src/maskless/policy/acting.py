@@ -1,0 +1,274 @@
+"""A policy that acts where no oracle exists.
+
+policy = maskless.load("runs/staircase-gru-1/masked-kl/seed-0")
+carry = policy.initial_carry(batch)
+action, carry, info = policy.act(obs, carry, key)     # under the predicted mask
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from maskless import masking
+from maskless.errors import MasklessError, UnknownNameError
+from maskless.nets import Carry, Heads
+from maskless.policy.artifact import Artifact, read_artifact
+from maskless.policy.observations import Field, match, rebuild
+from maskless.policy.overrides import Override, apply_overrides
+
+MASKS = ("predicted", "none")
+_COUNTED_AT_A_TIME = 256
+
+
+@struct.dataclass
+class Info:
+    """Why the policy chose what it chose. [batch, ...]; without that axis for one observation."""
+
+    probabilities: Float[Array, "batch actions"]
+    """Of the actions, under the mask that was applied."""
+    validity: Float[Array, "batch actions"]
+    """The predicted probability that each action is valid."""
+    mask: Bool[Array, "batch actions"]
+    """The mask that was applied. True = valid."""
+    fallback: Bool[Array, " batch"]
+    """True where no action was predicted valid: the policy then chose among all that no override
+    forbids."""
+    overridden: Bool[Array, "batch actions"]
+    """Where overrides changed the predicted mask."""
+
+
+@struct.dataclass
+class PredictedMask:
+    """A predicted mask and how it came about; as in `Info`."""
+
+    validity: Float[Array, "batch actions"]
+    mask: Bool[Array, "batch actions"]
+    fallback: Bool[Array, " batch"]
+    overridden: Bool[Array, "batch actions"]
+    changed: list[Bool[Array, " batch"]]
+    """For each override: where it changed the mask that it found."""
+
+
+class Policy:
+    """A network with its weights, thresholds and overrides. `load` makes it.
+
+    `act` compiles once for every batch size and kind of masks.
+    """
+
+    def __init__(self, artifact: Artifact):
+        self.artifact = artifact
+        self.net = artifact.net
+        self.params = jax.tree.map(jnp.asarray, artifact.params)
+        self.thresholds = as_array(artifact.thresholds)
+        self._act = jax.jit(self._choose, static_argnames=("masks", "greedy"))
+        self._carry_shapes: dict[int, Any] = {}
+        self._uncounted: list[Array] = []
+        self._counts = np.zeros(2 + len(artifact.overrides), np.int64)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return self.artifact.action_names
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What it observes."""
+        return self.artifact.fields
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        return self.artifact.overrides
+
+    def initial_carry(self, batch: int = 1) -> Carry:
+        """What the policy remembers at the start of an episode. All leaves begin with the batch
+        axis, also for a single observation (batch = 1)."""
+        return self.net.initial_carry(batch)
+
+    def act(
+        self,
+        obs: PyTree[Array],
+        carry: Carry | None = None,
+        key: PRNGKeyArray | None = None,
+        masks: Literal["predicted", "none"] | Bool[Array, "batch actions"] = "predicted",
+        *,
+        reset: Bool[Array, " batch"] | bool | None = None,
+        greedy: bool = False,
+    ) -> tuple[Int[Array, " batch"], Carry, Info]:
+        """An action for each observation, what to remember until the next, and why.
+
+        `obs`: a batch [batch, ...] or one observation. `carry`: of the step before; None at the
+        start. `key`: for the draw; a greedy policy, which takes the most probable action, needs
+        none. `masks`: the policy's own, none, or yours (True = valid; overrides do not touch it).
+        `reset`: True where a new episode starts with this observation.
+        """
+        leaves, batched = match(obs, self.fields)
+        batch = leaves[0].shape[0]
+        carry = self.initial_carry(batch) if carry is None else self._check_carry(carry, batch)
+        if key is None and not greedy:
+            raise MasklessError("Drawing an action needs a key: give one, or greedy=True.")
+        mask = None
+        if not isinstance(masks, str):
+            mask, masks = self._check_mask(masks, batch, batched), "none"
+        elif masks not in MASKS:
+            raise UnknownNameError("kind of masks", masks, MASKS)
+        action, carry, info, counts = self._act(
+            self.params,
+            leaves,
+            carry,
+            key,
+            _check_reset(reset, batch, batched),
+            mask,
+            masks=masks,
+            greedy=greedy,
+        )
+        self._count(counts)
+        if not batched:
+            action, info = jax.tree.map(lambda x: x[0], (action, info))
+        return action, carry, info
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many actions were chosen, how many of them in a fallback, and for each override how
+        often it changed the mask, since the policy was loaded. Calls inside somebody's jit are not
+        counted."""
+        self._add_up()
+        rules = [f"override {n}: {rule}" for n, rule in enumerate(self.overrides, 1)]
+        names = ["actions", "fallbacks", *rules]
+        return dict(zip(names, map(int, self._counts), strict=True))
+
+    def look(
+        self, params: PyTree, carry: Carry, leaves: Sequence[Array], reset: Bool[Array, " batch"]
+    ) -> tuple[Carry, Heads]:
+        """One step of the network. `leaves`: the observation in the order of `fields`."""
+        observation = rebuild(self.net.encoder, self.fields, [x[None] for x in leaves])
+        outputs: Any = self.net.apply(params, carry, observation, reset[None])
+        return outputs[0], jax.tree.map(lambda x: x[0], outputs[1])
+
+    def predict_mask(
+        self, leaves: Sequence[Array], validity_logits: Float[Array, "batch actions"]
+    ) -> PredictedMask:
+        """Valid is what has a probability above its threshold, unless an override says otherwise.
+
+        A mask that is empty in the end allows everything but what an override forbids (everything,
+        if that is nothing): a rule "never" holds in a fallback too.
+        """
+        validity = jax.nn.sigmoid(validity_logits)
+        predicted = validity > self.thresholds
+        observed = {f.name: leaf for f, leaf in zip(self.fields, leaves, strict=True)}
+        mask, forbidden, changed = apply_overrides(
+            self.overrides, self.action_names, self.fields, observed, validity, predicted
+        )
+        return PredictedMask(
+            validity=validity,
+            mask=masking.fall_back(mask, forbidden),
+            fallback=masking.falls_back(mask),
+            overridden=mask != predicted,
+            changed=changed,
+        )
+
+    def _choose(
+        self,
+        params: PyTree,
+        leaves: list[Array],
+        carry: Carry,
+        key: PRNGKeyArray | None,
+        reset: Bool[Array, " batch"],
+        mask: Bool[Array, "batch actions"] | None,
+        *,
+        masks: str,
+        greedy: bool,
+    ) -> tuple[Array, Carry, Info, Int[Array, " counts"]]:
+        carry, heads = self.look(params, carry, leaves, reset)
+        made = self.predict_mask(leaves, heads.validity)
+        if masks != "predicted":  # the prediction is only told, and decides nothing
+            applied = jnp.ones_like(made.mask) if mask is None else mask
+            nothing = jnp.zeros_like(made.fallback)
+            made = PredictedMask(
+                made.validity,
+                applied,
+                nothing,
+                jnp.zeros_like(applied),
+                [nothing for _ in made.changed],
+            )
+        log_probs = masking.masked_log_softmax(heads.logits, made.mask)
+        if greedy or key is None:  # `act` asks for a key unless greedy
+            action = jnp.argmax(log_probs, -1)
+        else:
+            action = masking.sample(key, log_probs)
+        info = Info(jnp.exp(log_probs), made.validity, made.mask, made.fallback, made.overridden)
+        counted = [jnp.ones_like(made.fallback), made.fallback, *made.changed]
+        return action, carry, info, jnp.stack(counted).sum(-1, dtype=jnp.int32)
+
+    def _check_carry(self, carry: Carry, batch: int) -> Carry:
+        if batch not in self._carry_shapes:
+            expected = jax.eval_shape(partial(self.net.initial_carry, batch))
+            self._carry_shapes[batch] = _shapes(expected)
+        if _shapes(carry) != self._carry_shapes[batch]:
+            raise MasklessError(
+                f"The carry does not fit {batch} observations of this policy: start with"
+                f" policy.initial_carry({batch}) and pass on what act returns."
+            )
+        return carry
+
+    def _check_mask(self, masks: Any, batch: int, batched: bool) -> Array:
+        if not isinstance(masks, jax.core.Tracer):
+            masks = np.asarray(masks)
+        shape = (batch, len(self.action_names)) if batched else (len(self.action_names),)
+        if masks.dtype != bool or masks.shape != shape:
+            raise MasklessError(
+                f"A mask must be of bool{list(shape)} (True = valid), or one of"
+                f" {', '.join(map(repr, MASKS))}; got {masks.dtype}{list(masks.shape)}."
+            )
+        if isinstance(masks, np.ndarray) and not masks.any(-1).all():
+            raise MasklessError("A mask of yours allows no action: at least one must be valid.")
+        return masks if batched else masks[None]
+
+    def _count(self, counts: Array) -> None:
+        if isinstance(counts, jax.core.Tracer):
+            return
+        # Looked at later: waiting for the device here would slow down every action.
+        self._uncounted.append(counts)
+        if len(self._uncounted) >= _COUNTED_AT_A_TIME:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        waiting, self._uncounted = self._uncounted, []
+        for counts in jax.device_get(waiting):
+            self._counts += counts
+
+
+def load(path: Path | str) -> Policy:
+    """The policy in an artifact's folder, or in a run's folder that has one in `policy/`.
+
+    Needs neither the environment nor the training code, and executes nothing from the folder.
+    """
+    return Policy(read_artifact(path))
+
+
+def as_array(thresholds: Sequence[float | None]) -> Float[Array, " actions"]:
+    """One number for each action; None, which means always valid, becomes one below all scores."""
+    return jnp.array([-1.0 if t is None else t for t in thresholds], jnp.float32)
+
+
+def _shapes(tree: PyTree) -> tuple[Any, list[tuple[int, ...]]]:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [tuple(np.shape(leaf)) for leaf in leaves]
+
+
+def _check_reset(reset: Any, batch: int, batched: bool) -> Array | np.ndarray:
+    if reset is None:
+        return np.zeros(batch, bool)
+    if not isinstance(reset, jax.Array):
+        reset = np.asarray(reset)
+    if reset.dtype != bool or reset.shape not in ((batch,), () if not batched else (batch,)):
+        raise MasklessError(
+            f"reset must be bool[{batch}], True where an episode starts; got"
+            f" {reset.dtype}{list(reset.shape)}."
+        )
+    return reset.reshape(batch)

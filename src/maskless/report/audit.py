@@ -1,0 +1,327 @@
+"""The audit of predicted masks as a table, figures, a page and a file."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from maskless.envs import Environment
+from maskless.evaluation.audit import PredictionAudit
+from maskless.files import output_folder, write_json
+from maskless.provenance import provenance
+from maskless.report import style
+from maskless.report.evaluation import masks_in_words
+from maskless.report.page import Page
+from maskless.report.validity import percent
+
+LEAST_SCORES = 20
+"""Bins with fewer scores are left out of the calibration curve."""
+_SHOWN_NUMBERS = 60  # of an observation that has no picture
+_HEADER = (
+    *("action", "valid %", "allowed but invalid %", "masked but valid %"),
+    *("recall", "precision", "return lost"),
+)
+
+
+def summary(audit: PredictionAudit) -> str:
+    """One sentence or two."""
+    entries = audit.states * len(audit.action_names)
+    wrong = int(audit.errors.sum())
+    text = (
+        f"{wrong:,} of {entries:,} predicted mask entries are wrong ({100 * wrong / entries:.3g} %)"
+        f" in {audit.states:,} states; the policy moves by a total variation of"
+        f" {audit.tally.total_variation / audit.states:.2g} on the average. Return"
+        f" {audit.predicted_return:.2f} under predicted masks,"
+        f" {audit.oracle_return:.2f} under the oracle's."
+    )
+    costly = max(audit.costs, key=lambda name: audit.costs[name].lost, default=None)
+    if costly is not None and audit.costs[costly].lost > 0:
+        cost = audit.costs[costly]
+        text += f" Errors about {costly} cost most: {cost.lost:.2f} ± {cost.error:.2f}."
+    return text
+
+
+def audit_rows(audit: PredictionAudit) -> list[list[str]]:
+    """One row per action, the one with most errors first."""
+    tally, rows = audit.tally, []
+    for action in np.argsort(-audit.errors, kind="stable"):
+        name = audit.action_names[action]
+        hits = tally.allowed_valid[action]
+        valid = hits + tally.masked_valid[action]
+        allowed = hits + tally.allowed_invalid[action]
+        cost = audit.costs.get(name)
+        rows.append(
+            [
+                name,
+                percent(valid, audit.states),
+                percent(tally.allowed_invalid[action], audit.states),
+                percent(tally.masked_valid[action], audit.states),
+                f"{hits / valid:.3f}" if valid else "–",
+                f"{hits / allowed:.3f}" if allowed else "–",
+                "·" if cost is None else f"{cost.lost:.2f} ± {cost.error:.2f}",
+            ]
+        )
+    return rows
+
+
+def print_audit(audit: PredictionAudit, console: Console) -> None:
+    table = Table(
+        title=f"{audit.run.name}, seed {audit.run.seed}: predicted masks where the policy acts",
+        caption="% of states, · = never (no errors, nothing lost), – = nothing to judge by",
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("action", no_wrap=True)
+    for title in ("valid", "allowed\nbut\ninvalid", "masked\nbut\nvalid", *_HEADER[4:]):
+        table.add_column(title, justify="right")
+    for row in audit_rows(audit):
+        table.add_row(*row)
+    console.print(table)
+    console.print(summary(audit), soft_wrap=True)
+    console.print(_how(audit), markup=False, highlight=False, soft_wrap=True)
+
+
+def _how(audit: PredictionAudit) -> str:
+    thresholds = audit.run.thresholds_by_name(audit.action_names)
+    return f"Predicted masks: {masks_in_words(thresholds, [str(x) for x in audit.run.overrides])}."
+
+
+def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[Path]:
+    """Writes audit.json, audit.html and the figures; returns the first two."""
+    examples = describe_examples(audit, env)
+    write_json(folder / "audit.json", _as_json(audit, examples) | {"provenance": provenance()})
+    figures = draw_audit(audit, output_folder(folder / "figures"))
+    page = Page(
+        f"Audit: {audit.run.name}, seed {audit.run.seed}",
+        f"{env.id}: predicted masks beside the oracle's, where the policy acts under the former.",
+    )
+    page.heading("Result")
+    page.text(summary(audit))
+    page.text(_how(audit), dim=True)
+    page.figures(figures)
+    page.heading("Actions")
+    page.table(_HEADER, audit_rows(audit))
+    page.bullets(
+        [
+            "valid, allowed but invalid, masked but valid: % of states; · = never.",
+            "recall: of the states in which it is valid, those in which it was allowed.",
+            "precision: of the states in which it was allowed, those in which it is valid.",
+            "return lost: what is gained when the oracle decides about this action only, with the"
+            f" same levels and dice, ± standard error ({audit.episodes:,} episodes each).",
+        ],
+        dim=True,
+    )
+    page.heading("Worst states")
+    page.text(
+        "The states in which the predicted mask changes the policy most (KL divergence with soft"
+        " masks), at most one from each environment."
+    )
+    for number, example in enumerate(examples):
+        _add_example(page, number, example, audit, env)
+    return [folder / "audit.json", page.write(folder / "audit.html")]
+
+
+def _add_example(
+    page: Page, number: int, example: dict[str, Any], audit: PredictionAudit, env: Environment
+) -> None:
+    page.subheading(
+        f"{number + 1}. KL {example['kl']:.3g}, total variation {example['total_variation']:.3g}"
+    )
+    for title, picture in env.render(_state(audit, number)).items():
+        page.text(title, dim=True)
+        page.screen(picture)
+    for title, numbers in example["observation"].items():
+        page.folded(f"{title}: numbers that are not 0, by position", numbers)
+    header = ["action", "is valid", "predicted", "π under oracle", "π under prediction"]
+    rows = [
+        [
+            action["action"],
+            "yes" if action["valid"] else "no",
+            f"{100 * action['probability']:.1f} %",
+            f"{action['oracle_policy']:.3f}",
+            f"{action['predicted_policy']:.3f}",
+        ]
+        for action in example["actions"]
+    ]
+    page.table(header, rows)
+
+
+def describe_examples(audit: PredictionAudit, env: Environment) -> list[dict[str, Any]]:
+    """The worst states for people: pictures, and the actions whose mask or probability changes."""
+    found = []
+    for number in range(len(audit.worst.kl)):
+        one = jax.tree.map(lambda x: x[number], audit.worst)  # noqa: B023 (used at once)
+        if one.kl <= 1e-6:
+            continue  # nothing is wrong there
+        wrong = one.predicted != one.valid
+        moved = np.abs(one.oracle_policy - one.predicted_policy)
+        shown = [a for a in np.argsort(-moved, kind="stable") if moved[a] > 0.01 or wrong[a]]
+        found.append(
+            {
+                "kl": float(one.kl),
+                "total_variation": float(one.total_variation),
+                "pictures": _pictures(env, one.state),
+                "observation": _numbers(one.observation),
+                "actions": [
+                    {
+                        "action": audit.action_names[a],
+                        "valid": bool(one.valid[a]),
+                        "probability": float(one.probability[a]),
+                        "oracle_policy": float(one.oracle_policy[a]),
+                        "predicted_policy": float(one.predicted_policy[a]),
+                    }
+                    for a in shown
+                ],
+            }
+        )
+    return found
+
+
+def _state(audit: PredictionAudit, number: int) -> Any:
+    return jax.tree.map(lambda x: x[number], audit.worst.state)
+
+
+def _pictures(env: Environment, state: Any) -> dict[str, str]:
+    """What `render` shows, as plain text."""
+    made = {}
+    for title, picture in env.render(state).items():
+        console = Console(file=io.StringIO(), width=100, record=True, highlight=False)
+        console.print(picture)
+        lines = [line.rstrip() for line in console.export_text().splitlines()]
+        made[title] = "\n".join(line for line in lines if line)
+    return made
+
+
+def _numbers(observation: Any) -> dict[str, str]:
+    """The first numbers of each part of an observation that are not zero, by their position."""
+    made = {}
+    for path, leaf in jax.tree.leaves_with_path(observation):
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "observation"
+        values = np.asarray(leaf).ravel()
+        places = np.flatnonzero(values)
+        text = "  ".join(f"{place}: {values[place]:.4g}" for place in places[:_SHOWN_NUMBERS])
+        more = f"  … {len(places) - _SHOWN_NUMBERS} more" if len(places) > _SHOWN_NUMBERS else ""
+        made[f"{name} {list(np.shape(leaf))}"] = text + more
+    return made
+
+
+def draw_audit(audit: PredictionAudit, folder: Path) -> list[tuple[Path, str]]:
+    """All figures, with captions."""
+    _draw_errors(audit, folder / "audit_errors")
+    _draw_calibration(audit, folder / "audit_calibration")
+    drawn = [
+        (
+            "audit_errors",
+            "How often each action is masked although valid, or allowed although not.",
+        ),
+        (
+            "audit_calibration",
+            "Predicted probability of being valid against how often it is. On the diagonal,"
+            " probabilities can be taken at their word.",
+        ),
+    ]
+    if audit.costs:
+        _draw_costs(audit, folder / "audit_costs")
+        drawn.append(
+            ("audit_costs", "Return lost to the errors about each action, ± 2 standard errors.")
+        )
+    return [(folder / f"{name}.svg", caption) for name, caption in drawn]
+
+
+def _draw_errors(audit: PredictionAudit, path: Path) -> None:
+    rows = np.arange(len(audit.action_names))
+    with style.figure(path, figsize=(3.3, 1.1 + 0.16 * len(rows))) as (fig, axis):
+        masked = 100 * audit.tally.masked_valid / audit.states
+        allowed = 100 * audit.tally.allowed_invalid / audit.states
+        axis.barh(rows, -masked, color=style.VERMILION, label="valid, but masked")
+        axis.barh(rows, allowed, color=style.BLUE, label="invalid, but allowed")
+        axis.axvline(0, color="black", linewidth=0.6)
+        if not audit.errors.any():
+            axis.set_xlim(-1, 1)
+        axis.set_xlabel("% of states")
+        axis.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
+        axis.set_yticks(rows, [name.replace("_", " ") for name in audit.action_names])
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        fig.legend(loc="outside lower center", ncols=2, fontsize=7)
+
+
+def _draw_calibration(audit: PredictionAudit, path: Path) -> None:
+    """All actions together, and the three with most errors."""
+    most = [a for a in np.argsort(-audit.errors, kind="stable")[:3] if audit.errors[a]]
+    lines = {"all actions": slice(None)} | {
+        audit.action_names[a].replace("_", " "): slice(a, a + 1) for a in most
+    }
+    colours = ("black", style.VERMILION, style.BLUE, style.GREEN)
+    with style.figure(path, figsize=(3.3, 3.3)) as (fig, axis):
+        axis.plot([0, 1], [0, 1], color=style.GREY, linewidth=0.8)
+        for (label, some), colour in zip(lines.items(), colours, strict=False):
+            count = audit.tally.scores_in[:, some].sum(-1)
+            known = count >= LEAST_SCORES
+            total = count[known]
+            predicted = audit.tally.probability_in[:, some].sum(-1)[known] / total
+            observed = audit.tally.valid_in[:, some].sum(-1)[known] / total
+            axis.plot(predicted, observed, "o-", color=colour, markersize=3, lw=1.2, label=label)
+        axis.set_xlabel("predicted probability of being valid")
+        axis.set_ylabel("share that is valid")
+        axis.set_xlim(-0.03, 1.03)
+        axis.set_ylim(-0.03, 1.03)
+        fig.legend(loc="outside lower center", ncols=2, fontsize=7)
+
+
+def _draw_costs(audit: PredictionAudit, path: Path) -> None:
+    names = sorted(audit.costs, key=lambda name: -audit.costs[name].lost)
+    costs = [audit.costs[name] for name in names]
+    rows = np.arange(len(names))
+    with style.figure(path, figsize=(3.3, 0.9 + 0.18 * len(rows))) as (_, axis):
+        errors = [2 * cost.error if cost.error == cost.error else 0.0 for cost in costs]
+        axis.barh(rows, [c.lost for c in costs], xerr=errors, color=style.ORANGE)
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis.set_yticks(rows, [name.replace("_", " ") for name in names])
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xlabel("return lost")
+
+
+def _as_json(audit: PredictionAudit, examples: list[dict[str, Any]]) -> dict[str, Any]:
+    tally = audit.tally
+
+    def named(counts: np.ndarray) -> dict[str, int]:
+        return dict(zip(audit.action_names, (int(x) for x in counts), strict=True))
+
+    def finite(number: float) -> float | None:
+        return number if number == number else None
+
+    return {
+        "summary": summary(audit),
+        "condition": audit.run.name,
+        "seed": audit.run.seed,
+        "update": audit.run.update,
+        "thresholds": audit.run.thresholds_by_name(audit.action_names),
+        "overrides": [str(rule) for rule in audit.run.overrides],
+        "states": audit.states,
+        "confusion": {
+            name: named(getattr(tally, name))
+            for name in ("allowed_valid", "allowed_invalid", "masked_valid", "masked_invalid")
+        },
+        "calibration": {
+            name: np.asarray(getattr(tally, name)).T.tolist()
+            for name in ("scores_in", "valid_in", "probability_in")
+        },
+        "total_variation": float(tally.total_variation / audit.states),
+        "kl": float(tally.kl / audit.states),
+        "fallback_rate": float(tally.fallbacks / audit.states),
+        "episodes": audit.episodes,
+        "oracle_return": audit.oracle_return,
+        "predicted_return": audit.predicted_return,
+        "return_lost": {
+            name: {"lost": cost.lost, "standard_error": finite(cost.error)}
+            for name, cost in audit.costs.items()
+        },
+        "worst_states": examples,
+    }

@@ -1,0 +1,192 @@
+"""The metrics of one run: a line of JSON per update in `metrics.jsonl`, and copies elsewhere.
+
+    with RunLog(folder) as log:
+        log.write([{"update": 1, "frames": 4096, "return": 0.5, "policy/valid": per_action}])
+    columns(folder / "metrics.jsonl")["return"]        # for figures
+
+A row maps names to numbers, 1-D arrays (one number per action), texts or None; `update` is always
+in it. NaN and infinity become null, which JSON can say. A line is there as a whole or not at all.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from maskless.errors import MasklessError
+
+METRICS_FILE = "metrics.jsonl"
+_DIGITS = 7  # as many as float32 has
+
+Row = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Where rows go besides the file: see `maskless.training.sinks`."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """The rows of one host visit as they stand in the file: numbers, lists, texts, None."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
+
+
+class RunLog:
+    """Appends to the metrics of a run folder. Reopening drops a line that a kill cut short."""
+
+    def __init__(self, folder: Path, sinks: Sequence[Sink] = ()):
+        self.path = Path(folder) / METRICS_FILE
+        self._sinks = tuple(sinks)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab", buffering=0)
+            self._file.truncate(_end_of_last_line(self.path))
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Appends the rows of one host visit; they are in the file when this returns."""
+        plain = [{name: _plain(name, value) for name, value in row.items()} for row in rows]
+        for row in plain:
+            if not isinstance(row.get("update"), int):
+                raise MasklessError(f"A row of metrics needs its update as an integer: {row}.")
+        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in plain)
+        self._append(text.encode())
+        for sink in self._sinks:
+            sink.write(plain)
+
+    def truncate_after(self, update: int) -> None:
+        """Removes the rows of later updates, all at once: call it when resuming from `update`."""
+        rows = zip(_whole_lines(self.path), read_metrics(self.path), strict=True)
+        kept = [line for line, row in rows if row["update"] <= update]
+        partial = self.path.with_name(f".{METRICS_FILE}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.writelines(line + b"\n" for line in kept)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+            self._file.close()
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise _cannot_write(self.path, error) from error
+
+    def close(self) -> None:
+        self._file.close()
+        for sink in self._sinks:
+            sink.close()
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _append(self, content: bytes) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        view = memoryview(content)
+        try:
+            while view:  # an unbuffered write may take a part only
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self._file.truncate(size)  # no half line for the next row to continue
+            raise _cannot_write(self.path, error) from error
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """The rows of a `metrics.jsonl`, or of the one in a run folder. A last line that is being
+    written, or was cut short, is left out."""
+    path = Path(path)
+    path = path / METRICS_FILE if path.is_dir() else path
+    return [_parse(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
+
+
+def columns(source: Path | Sequence[Row]) -> dict[str, np.ndarray]:
+    """The metrics by name: [rows] for numbers, [rows, actions] for lists.
+
+    Whole numbers that every row has stay integers; otherwise numbers are float64, with NaN where a
+    row has none. Texts are an array of objects.
+    """
+    rows = read_metrics(Path(source)) if isinstance(source, (str, os.PathLike)) else source
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _column(name, [row.get(name) for row in rows]) for name in names}
+
+
+def _column(name: str, values: list[Any]) -> np.ndarray:
+    present = [value for value in values if value is not None]
+    if any(isinstance(value, str) for value in present):
+        return np.array(values, object)
+    if not any(isinstance(value, list) for value in present):
+        whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
+        return np.array(values, np.int64 if whole else np.float64)
+    width = max(len(value) for value in present if isinstance(value, list))
+    blank = [None] * width
+    if any(not isinstance(value, list) or len(value) != width for value in present):
+        raise MasklessError(f"The metric {name!r} does not have {width} numbers in every row.")
+    return np.array([blank if value is None else value for value in values], np.float64)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """What JSON can hold of a number or of a 1-D array."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    array = np.asarray(value)
+    if array.ndim > 1 or array.dtype.kind in "OUSMmc":
+        raise MasklessError(
+            f"The metric {name!r} is {array.dtype}{list(array.shape)}: log a number, or a list with"
+            " one number per action."
+        )
+    if array.dtype.kind in "biu":
+        return array.tolist()
+    numbers = array.astype(np.float64).tolist()
+    return [_rounded(x) for x in numbers] if array.ndim else _rounded(numbers)
+
+
+def _rounded(number: float) -> float | None:
+    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+
+
+def _parse(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or not isinstance(row.get("update"), int):
+        raise MasklessError(f"Line {number} of {path} is damaged: delete the line to go on.")
+    return row
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise MasklessError(f"Cannot read the metrics {path} ({error.strerror}).") from error
+
+
+def _end_of_last_line(path: Path) -> int:
+    """How many bytes of the file are whole lines."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
+
+
+def _cannot_write(path: Path, error: OSError) -> MasklessError:
+    return MasklessError(f"Cannot write the metrics {path} ({error.strerror}).")

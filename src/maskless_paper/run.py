@@ -1,0 +1,260 @@
+"""Running a study: training, evaluations at its budgets, and one small JSON with all of it.
+
+    result = run_study(make_plan("classic-mlp", "gpu"), out=Path("results"), minutes=8)
+
+The training has a folder of its own, so that an interrupted study goes on where it stopped; a
+finished one is not repeated.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from maskless.errors import MasklessError
+from maskless.files import output_folder, write_text
+from maskless.ppo.learner import TrainState
+from maskless.provenance import provenance
+from maskless.training.log import read_metrics
+from maskless.training.program import Program
+from maskless.training.train import Keeping, read_config, resume, run_folder, train
+from maskless_paper.evaluator import Evaluator
+from maskless_paper.studies import Plan
+from maskless_paper.thinning import thin
+
+FORMAT = 1
+"""Of the JSON; raised when what was written before cannot be read any more."""
+KEPT = "result.json"
+"""What is known of all runs of a training, in its folder."""
+KEEPING = Keeping(checkpoint_minutes=20.0, keep=1)
+"""All worlds of all runs are gigabytes: they are saved seldom, and at the end."""
+TO_EVALUATE, TO_COMPILE = 25.0, 90.0
+"""Seconds that are set aside for the first evaluation, and before it has been compiled."""
+
+_BACKGROUND = ThreadPoolExecutor(1)
+"""Compiles what will be needed later."""
+
+Say = Callable[[str], None]
+Result = dict[str, Any]
+
+
+def run_study(
+    plan: Plan,
+    out: Path,
+    *,
+    runs: Path = Path("runs/reproduce"),
+    minutes: float | None = None,
+    say: Say = print,
+) -> Result:
+    """Trains and evaluates, or goes on with that, and writes `out`/STUDY.json after every
+    evaluation.
+
+    `runs`: where the trainings are. `minutes`: after about so many the training is stopped, what
+    is there is evaluated, and the result says how far it got; the next call goes on from there.
+    """
+    folder = runs / plan.scale / plan.training
+    path = output_folder(out) / f"{plan.study}.json"
+    earlier = _earlier(plan, folder)
+    if earlier and earlier["complete"]:
+        say(f"{plan.study}: finished before, not repeated ({folder}).")
+        result = _of_study(plan, earlier)
+        write_result(path, result)
+        return result
+    _compile_once(runs)
+    session = _Session(plan, folder, path, earlier, minutes, say)
+    if (folder / "config.json").exists():
+        finished = resume(folder, keeping=KEEPING, visitor=session.visit, warn=say)
+    else:
+        finished = train(plan.config, folder, keeping=KEEPING, visitor=session.visit)
+    if not (finished or session.out_of_time):
+        raise MasklessError(f"{plan.study} was interrupted; the same command goes on with it.")
+    if session.result is None:
+        raise MasklessError(
+            f"{folder} holds a finished training without its evaluations: delete it and start"
+            " again."
+        )
+    return session.result
+
+
+def read_result(path: Path) -> Result:
+    """What `run_study` wrote."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise MasklessError(f"{path} cannot be read as the result of a study ({error}).") from error
+    if content.get("format") != FORMAT:
+        raise MasklessError(f"{path} is not the result of a study of this version of maskless.")
+    return content
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Indented, but with every list of numbers on one line: small, and fit for a diff."""
+    text = json.dumps(result, indent=1, allow_nan=False)
+    text = re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", _on_one_line, text)
+    write_text(path, text + "\n")
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + re.sub(r"\s+", " ", found[1]) + "]"
+
+
+def _earlier(plan: Plan, folder: Path) -> Result | None:
+    """What is known of this training from before."""
+    if not (folder / "config.json").exists():
+        return None
+    if read_config(folder) != plan.config:
+        raise MasklessError(
+            f"{folder} holds this study with another configuration: delete it, or name another"
+            " folder with --runs."
+        )
+    return read_result(folder / KEPT) if (folder / KEPT).exists() else None
+
+
+def _of_study(plan: Plan, training: Result) -> Result:
+    """The part of a training that is this study's."""
+
+    def mine(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        some = [entry for entry in entries if entry["condition"] in plan.conditions]
+        return sorted(some, key=lambda entry: plan.conditions.index(entry["condition"]))
+
+    about = {"format": FORMAT, "study": plan.study, "scale": plan.scale, "about": plan.about}
+    config = training["config"] | {"conditions": list(plan.conditions)}
+    lists = {name: mine(training[name]) for name in ("evaluations", "logs")}
+    return about | training | {"config": config} | lists
+
+
+def _compile_once(runs: Path) -> None:
+    """A study that goes on compiles the same programs again. (A CPU's compiled programs depend on
+    the machine they were made on, and fail on others: only accelerators keep theirs.)"""
+    name = "jax_compilation_cache_dir"
+    if jax.default_backend() != "cpu" and getattr(jax.config, name) is None:
+        jax.config.update(name, str((runs / "compiled").resolve()))
+
+
+class _Session:
+    """One stretch of training, from a start or a resumption to the next stop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        path: Path,
+        earlier: Result | None,
+        minutes: float | None,
+        say: Say,
+    ):
+        self._plan, self._folder, self._path, self._say = plan, folder, path, say
+        self._began = time.monotonic()
+        self._limit = float("inf") if minutes is None else 60.0 * minutes
+        self._evaluator: Evaluator | None = None
+        self._compiling: Future[None] | None = None
+        self._evaluations: list[dict[str, Any]] = earlier["evaluations"] if earlier else []
+        self._sessions: list[dict[str, Any]] = earlier["sessions"] if earlier else []
+        self._first: tuple[float, int] | None = None
+        self._last_visit = self._began
+        self._evaluating = 0.0
+        self.out_of_time = False
+        self.result: Result | None = None
+
+    def visit(self, program: Program, states: TrainState, done: int) -> bool:
+        """Evaluates at the budgets and when the time is up; True: stop."""
+        now = time.monotonic()
+        since, self._last_visit = now - self._last_visit, now
+        if self._first is None:
+            self._first, since = (now, done), 0.0  # compiling
+            self._prepare(program, states)
+        left = self._limit - (now - self._began) - since - self._time_to_evaluate()
+        updates = self._plan.config.updates
+        finished, self.out_of_time = done == updates, left < 0
+        if self._is_due(done) or finished or self.out_of_time:
+            self._evaluate(program, states, done)
+            self._write(program, done, finished)
+            self._last_visit = time.monotonic()
+        return self.out_of_time
+
+    def _prepare(self, program: Program, states: TrainState) -> None:
+        """Training goes on while the evaluation compiles beside it."""
+        plan = self._plan
+        self._evaluator = Evaluator(program, plan.episodes, steps=plan.steps)
+        shapes = jax.eval_shape(lambda x: x, states.params)  # the states themselves move on
+        self._compiling = _BACKGROUND.submit(self._evaluator.compile, shapes)
+
+    def _is_due(self, done: int) -> bool:
+        """Whether a budget has been passed since the last evaluation."""
+        config = self._plan.config
+        frames = max((found["frames"] for found in self._evaluations), default=0)
+        last = frames // config.frames_per_update
+        stops = [max(1, round(share * config.updates)) for share in self._plan.budgets]
+        return any(last < stop <= done for stop in stops)
+
+    def _time_to_evaluate(self) -> float:
+        assert self._evaluator is not None
+        assert self._compiling is not None
+        if self._evaluator.seconds is not None:
+            return 1.5 * self._evaluator.seconds
+        return TO_EVALUATE + (0.0 if self._compiling.done() else TO_COMPILE)
+
+    def _evaluate(self, program: Program, states: TrainState, done: int) -> None:
+        began = time.monotonic()
+        assert self._evaluator is not None
+        assert self._compiling is not None
+        self._compiling.result()
+        frames = done * self._plan.config.frames_per_update
+        found = self._evaluator(states.params)
+        self._evaluations += [{"frames": frames} | entry for entry in found]
+        seconds = time.monotonic() - began
+        self._evaluating += seconds
+        self._say(f"{self._plan.study}: evaluated at {frames:,} frames in {seconds:.0f} s.")
+
+    def _write(self, program: Program, done: int, finished: bool) -> None:
+        plan, config = self._plan, self._plan.config
+        sessions = [*self._sessions, self._this_session(done)]
+        env = program.learner.env
+        training = {
+            "format": FORMAT,
+            "stands_in": plan.stands_in,
+            "complete": finished,
+            "frames": done * config.frames_per_update,
+            "planned_frames": config.updates * config.frames_per_update,
+            "seconds": round(sum(session["seconds"] for session in sessions), 1),
+            "sessions": sessions,
+            "config": config.to_json(),
+            "action_names": list(env.action_names),
+            "observation_size": sum(x.size for x in jax.tree.leaves(env.observation_shapes)),
+            "watched": list(plan.watched),
+            "evaluations": self._evaluations,
+            "logs": [
+                {"condition": run[0], "seed": run[1]}
+                | thin(
+                    read_metrics(run_folder(self._folder, run)),
+                    env.action_names,
+                    plan.watched,
+                    planned_frames=config.updates * config.frames_per_update,
+                    longest_episode=env.episode_limit * config.ppo.num_envs,
+                )
+                for run in config.runs
+            ],
+        }
+        self.result = _of_study(plan, training)
+        write_result(self._folder / KEPT, training)
+        write_result(self._path, self.result)
+
+    def _this_session(self, done: int) -> dict[str, Any]:
+        """How far it got since it began, how fast, and on what."""
+        now, config = time.monotonic(), self._plan.config
+        assert self._first is not None
+        began, first = self._first
+        training = now - began - self._evaluating
+        frames = (done - first) * config.frames_per_update * len(config.runs)
+        return {
+            "until_frames": done * config.frames_per_update,
+            "seconds": round(now - self._began, 1),
+            "compiling_seconds": round(began - self._began, 1),
+            "frames_per_second": round(frames / training) if training > 0 else None,
+            **provenance(),
+        }

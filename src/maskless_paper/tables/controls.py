@@ -1,0 +1,227 @@
+"""What the paper does not control for: right masks, other losses, penalties, entropy, features."""
+
+from pathlib import Path
+
+from matplotlib.ticker import EngFormatter
+
+from maskless.conditions import condition
+from maskless.report import figures, style
+from maskless_paper import results
+from maskless_paper.results import Cell
+from maskless_paper.run import Result
+from maskless_paper.tables import drawing, suppression, sweep
+from maskless_paper.tables.drawing import Panel
+from maskless_paper.tables.experiment import Experiment, Results
+from maskless_paper.tables.table import RANGES, Table, percent, text
+
+# control -> the study it is compared with
+BASELINES = {
+    "control-exact": "classic-mlp",
+    "control-exact-full": "full-mlp",
+    "control-losses": "classic-mlp",
+    "control-frozen": "corridor-gru",
+    "control-entropy": "classic-mlp",
+    "classic-loop": "classic-mlp",
+}
+TITLES = {
+    "control-exact": "Masks without errors",
+    "control-exact-full": "Masks without errors, in the full game",
+    "control-losses": "The KL-balanced loss taken apart",
+    "control-frozen": "No penalty for steps without time",
+    "control-entropy": "More and less entropy without masks",
+    "classic-loop": "Acting under predicted masks while training",
+}
+EXACT = ("`unmasked`, no masks", "`masked`, the paper's masks", "`masked`, exact masks")
+ACHIEVEMENTS = 10
+PENALTY = -0.01
+"""Of the corridors, where a study says nothing else."""
+FROZEN = (
+    *("condition", "penalty", "lowest π({action}) where valid", "below uniform"),
+    *("oracle masks", "no masks"),
+)
+ENTROPY = ("condition", "entropy bonus x", "no masks", "lowest π where valid", "π at the end")
+
+
+def tables(found: Results) -> list[Table]:
+    made = []
+    for study, title in TITLES.items():
+        if study not in found:
+            continue
+        result, baseline = found[study], found.get(BASELINES[study])
+        if baseline is not None and _is_exact(result):
+            made += _exact(result, baseline, title)
+        if study == "control-entropy":
+            made += [_entropy(result, action) for action in result["watched"]]
+        elif study == "control-frozen":
+            made.append(_frozen([one for one in (result, baseline) if one is not None], title))
+        elif _classifies(result):
+            made.append(sweep.sweep_table(result, title))
+    made += [
+        sweep.sweep_table(found[baseline], "To compare with", frames)
+        for baseline, frames in dict.fromkeys(_baselines(found))
+    ]
+    return made
+
+
+def _classifies(result: Result) -> bool:
+    return any(results.has_classifier(result, name) for name in results.conditions(result))
+
+
+def _baselines(found: Results) -> list[tuple[str, int]]:
+    """What classifiers are compared with, and at which budget: that nearest to their own."""
+    pairs = []
+    for study, baseline in BASELINES.items():
+        if study == "control-frozen":  # has its baseline in its own table
+            continue
+        if study in found and baseline in found and _classifies(found[study]):
+            near = results.budget(found[baseline], found[study]["frames"])
+            pairs.append((baseline, near))
+    return pairs
+
+
+def _is_exact(result: Result) -> bool:
+    return result["config"]["env_options"].get("rules") == "exact"
+
+
+def _three(exact: Result, wrong: Result) -> tuple[tuple[Result, str, str], ...]:
+    """What is compared, in the order of `EXACT`: result, condition, and the masks it acts under."""
+    return (wrong, "unmasked", "none"), (wrong, "masked", "oracle"), (exact, "masked", "oracle")
+
+
+def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
+    """What errors in the masks cost: the return, and what is hardly achieved under them."""
+    where = results.environment(baseline)
+    compared = _three(result, baseline)
+    rows = []
+    for frames in results.budgets(result):
+        if abs(results.budget(baseline, frames) / frames - 1) < 0.05:
+            cells = [
+                results.returns(one, name, masks, results.budget(one, frames))
+                for one, name, masks in compared
+            ]
+            rows.append((results.millions(frames), *(text(cell, ".2f") for cell in cells)))
+    achieved = tuple(
+        (name, *(percent(cell) for cell in cells))
+        for name, cells in _achieved(result, baseline).items()
+    )
+    when = f"{results.millions(results.budget(result))} frames"
+    header = ("achievement, in how many episodes", *EXACT)
+    return [
+        Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), (RANGES,)),
+        Table(f"{title}: {where}, achievements, {when}", header, achieved),
+    ]
+
+
+def _achieved(result: Result, baseline: Result) -> dict[str, list[Cell]]:
+    """The achievements that right masks change most, those first, at the last common budget."""
+    frames = results.budget(result)
+    played = results.entries(result, "masked", "oracle", frames)
+    found = {}
+    for name in sorted({name for entry in played for name in entry["achievement_rates"]}):
+        cells = [
+            results.achievement(one, run, masks, name, results.budget(one, frames))
+            for one, run, masks in _three(result, baseline)
+        ]
+        found[name] = [cell for cell in cells if cell is not None]
+    known = [name for name, cells in found.items() if len(cells) == len(EXACT)]
+    known.sort(key=lambda name: -abs(found[name][2].mean - found[name][1].mean))
+    return {name: found[name] for name in known[:ACHIEVEMENTS]}
+
+
+def _frozen(both: list[Result], title: str) -> Table:
+    """Suppression and collapse, without the penalty and with it."""
+    action = both[0]["watched"][0]
+    uniform = 1 / len(both[0]["action_names"])
+    rows = []
+    for name in results.conditions(both[0]):
+        for result in both:
+            low = suppression.lowest_cell(result, name, action)
+            kinds = ("oracle", "none")
+            rows.append(
+                (
+                    f"`{name}`",
+                    f"{-result['config']['env_options'].get('frozen_penalty', PENALTY):z.2f}",
+                    text(low, ".2g"),
+                    f"{uniform / low.mean:,.1f} x" if low is not None and low.mean > 0 else "–",
+                    *(text(results.returns(result, name, masks), ".2f") for masks in kinds),
+                )
+            )
+    where = f"{both[0]['config']['env']}, {both[0]['config']['net']}"
+    frames = results.millions(both[0]["frames"])
+    notes = (both[0]["stands_in"], RANGES) if both[0]["stands_in"] else (RANGES,)
+    header = tuple(column.format(action=action) for column in FROZEN)
+    return Table(f"{title}: {where}, {frames} frames", header, tuple(rows), notes)
+
+
+def _entropy(result: Result, action: str) -> Table:
+    rows = []
+    for name in results.conditions(result):
+        late = results.late_cell(result, name, "probability_valid", action)
+        rows.append(
+            (
+                f"`{name}`",
+                f"{condition(name).entropy_factor:g}",
+                text(results.returns(result, name, "none"), ".2f"),
+                text(suppression.lowest_cell(result, name, action), ".2g"),
+                text(late, ".2g"),
+            )
+        )
+    return Table(f"{TITLES['control-entropy']}: {action}", ENTROPY, tuple(rows))
+
+
+def draw(found: Results, path: Path) -> None:
+    """A figure for each control, in a folder of their own."""
+    path.mkdir(parents=True, exist_ok=True)
+    for study, name in BASELINES.items():
+        if study not in found:
+            continue
+        result, baseline = found[study], found.get(name)
+        if study == "control-entropy":
+            _draw_entropy(result, path / study)
+        elif baseline is not None and _is_exact(result):
+            _draw_exact(result, baseline, path / study)
+        else:
+            both = [one for one in (result, baseline) if one is not None]
+            drawing.draw_returns(both, path / study, near=result["frames"])
+
+
+def _draw_exact(result: Result, baseline: Result, path: Path) -> None:
+    """The return while training, and the achievements that right masks change most."""
+    colours = (style.VERMILION, style.BLUE, style.GREEN)
+    labels = [label.replace("`", "") for label in EXACT]
+    achieved = _achieved(result, baseline)
+    with style.figure(path, ncols=2, figsize=(6.6, 3.2)) as (fig, (left, right)):
+        for number, (one, name, _) in enumerate(_three(result, baseline)):
+            seeds = [run for run in drawing.runs_of(one) if run.label == name]
+            band = figures.band(seeds, "return")
+            left.plot(band.frames, band.middle, color=colours[number], label=labels[number])
+            left.fill_between(band.frames, band.low, band.high, color=colours[number], alpha=0.18)
+            rows = [row + 0.27 * (number - 1) for row in range(len(achieved))]
+            shares = [100 * cells[number].mean for cells in achieved.values()]
+            right.barh(rows, shares, height=0.25, color=colours[number])
+        left.set_xlabel("frames")
+        left.set_ylabel("return while training")
+        left.set_xlim(left=0)
+        left.xaxis.set_major_formatter(EngFormatter(sep=" "))
+        right.set_yticks(range(len(achieved)), list(achieved), fontsize=7)
+        right.invert_yaxis()
+        right.grid(axis="y", visible=False)
+        right.set_xlabel(f"% of episodes, {results.millions(results.budget(result))} frames")
+        fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def _draw_entropy(result: Result, path: Path) -> None:
+    panels = [Panel(result, "return", "return", title="return")]
+    for action in result["watched"]:
+        how = {"action": action, "logarithmic": True, "title": action}
+        panels.append(Panel(result, "probability_valid", "probability where valid", **how))
+    drawing.draw_panels(panels, path)
+
+
+EXPERIMENT = Experiment(
+    about="controls: exact masks, other losses, no penalty, entropy, detached features, our loop",
+    paper="",
+    studies=(*TITLES, *dict.fromkeys(BASELINES.values())),
+    tables=tables,
+    draw=draw,
+)

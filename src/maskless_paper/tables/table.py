@@ -1,0 +1,70 @@
+"""A table for the terminal, for a Markdown page and for JSON."""
+
+import dataclasses
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from maskless_paper.results import Cell
+
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Texts in rows under a header, and what a reader must know."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def markdown(self) -> str:
+        """The table alone, without title and notes."""
+        lines = [self.header, ("---",) * len(self.header), *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def page(self) -> str:
+        """With title and notes."""
+        notes = "".join(f"\n{note}\n" for note in self.notes)
+        return f"## {self.title}\n\n{self.markdown()}\n{notes}"
+
+    def rich(self) -> RichTable:
+        shown = RichTable(
+            title=escape(self.title),
+            caption=escape("\n".join(self.notes)),
+            title_justify="left",
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+        )
+        for number, column in enumerate(self.header):
+            shown.add_column(escape(column), justify="left" if number < 2 else "right")
+        for row in self.rows:
+            shown.add_row(*(escape(text.replace("`", "")) for text in row))
+        return shown
+
+
+def text(cell: Cell | None, form: str = ".1f") -> str:
+    """A mean with its range: 13.7 (13.2 to 14.1); a dash for what there is not."""
+    if cell is None:
+        return "–"
+    mean, low, high = (f"{x:{form}}".replace("-", MINUS) for x in (cell.mean, cell.low, cell.high))
+    return f"{mean} ({low} to {high})"
+
+
+def percent(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    mean, low, high = (f"{100 * x:.0f}" for x in (cell.mean, cell.low, cell.high))
+    return f"{mean} % ({low} to {high})".replace("-", MINUS)
+
+
+RANGES = (
+    "In brackets: from the lowest seed to the highest, each with its own 95 % interval over"
+    " episodes where it has one."
+)

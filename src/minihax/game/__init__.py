@@ -1,0 +1,1 @@
+"""The rules of the game: actions, dice, the hero, a step."""

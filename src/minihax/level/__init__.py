@@ -1,0 +1,1 @@
+"""Levels: terrain, rooms, passages, mazes."""

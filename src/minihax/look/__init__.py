@@ -1,0 +1,1 @@
+"""What the agent gets to see: glyphs, messages, observations."""

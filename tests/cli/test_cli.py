@@ -1,0 +1,118 @@
+"""The command line as a user types it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+
+def maskless(*arguments, cwd=TESTS):
+    """Runs `maskless ...` from the folder of the toys, which are a user's own environments."""
+    return subprocess.run(
+        [sys.executable, "-m", "maskless", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "160"},
+    )
+
+
+def test_a_reader_who_has_seen_enough_is_no_error():
+    """As in `maskless train --help | head`."""
+    command = [sys.executable, "-m", "maskless", "train", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stdout.close()
+        said = run.stderr.read()
+    assert said == b""
+    assert run.returncode == 141
+
+
+@pytest.mark.parametrize(("options", "said"), [((), True), (("rules=paper",), False)])
+def test_craftax_says_once_that_its_default_masks_have_errors(
+    options, said, tmp_path, monkeypatch, capsys
+):
+    from maskless.cli.train import Train
+
+    monkeypatch.setattr("maskless.ppo.train.train", lambda *args, **options: True)
+    Train(env="craftax-classic", env_options=options, out=tmp_path).run()
+    assert ("rules=exact" in capsys.readouterr().err) == said
+
+
+def test_envs_lists_what_there_is():
+    run = maskless("envs")
+    assert run.returncode == 0, run.stderr
+    lines = [line for line in run.stdout.splitlines() if line.strip()]
+    rows = {line.split()[0]: re.split(r"  +", line.strip()) for line in lines}
+    assert rows["craftax"][1:] == ["43", "float32[8268]", "100,000 steps", "paper*, exact"]
+    assert rows["craftax-classic"][1:4] == ["17", "float32[1345]", "10,000 steps"]
+    assert rows["mazewalk-9x9"][1] == "8"
+    assert "glyphs int8[9, 9]" in rows["minihack-corridor-r5"][2]
+
+
+def test_validity_prints_a_table_and_writes_json_and_figures(tmp_path):
+    out = tmp_path / "deep" / "er"
+    run = maskless("validity", "toys:Tower", "--states", 300, "--out", out)
+    assert run.returncode == 0, run.stderr
+    assert "rules exact: 0 of" in run.stdout
+    written = json.loads((out / "validity.json").read_text())
+    assert written["rules"]["exact"]["errors"] == 0
+    assert written["rules"]["wrong"]["errors"] > 0
+    assert written["provenance"]["versions"]["jax"]
+    assert written["states"] >= 300
+    assert sorted(path.name for path in out.iterdir()) == [
+        "validity.json",
+        "validity.png",
+        "validity.svg",
+    ]
+    assert (out / "validity.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_envs_show_draws_the_level_and_plays_in_it():
+    run = maskless("envs", "show", "mazewalk-9x9", "--steps", 3, "--seed", 4)
+    assert run.returncode == 0, run.stderr
+    assert "what the player sees" in run.stdout
+    assert "the whole level" in run.stdout
+    assert run.stdout.count("@") == 5  # twice at the start, then once per step
+    assert [f"step {n}:" in run.stdout for n in (1, 2, 3, 4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["envs", "show", "corridor-r4"], "did you mean 'corridor-r"),
+        (["envs", "show"], "choose one of"),
+        (["envs", "show", "craftax"], "has no view for the terminal"),
+        (["validity", "craftx"], "did you mean 'craftax'?"),
+        (["validity", "toys:Lame"], "has no 'reset'"),
+        (["validity", "nowhere:Env"], "importable.module:ClassOrFunction"),
+        (["validity", "toys:Tower", "--states", "0"], "at least one state"),
+        (["validity", "toys:Tower", "--out", "/proc/no"], "choose another folder with --out"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, says):
+    run = maskless(*arguments)
+    assert run.returncode == 2
+    assert says in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stderr.strip().count("\n") == 0
+    assert run.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["demo", "envs", "validity"])
+def test_help_of_every_command_shows_an_example_and_explains_each_flag(command):
+    run = maskless(command, "--help")
+    assert run.returncode == 0
+    assert f"Example: maskless {command}" in run.stdout
+    flags = [line for line in run.stdout.splitlines() if line.startswith("│ --")]
+    assert all(len(line.strip("│ ").split("  ", 1)) == 2 for line in flags), run.stdout
+
+
+def test_unknown_commands_and_flags_are_refused():
+    assert maskless("valdity").returncode == 2
+    assert maskless("envs", "--colour").returncode == 2

@@ -1,0 +1,261 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import maskless
+from maskless import MasklessError
+from maskless.envs.gymnasium.env import arrays
+from maskless.envs.gymnasium.vector import HostVectorEnv
+from minihax.look.observation import from_nle
+
+from host_toys import LIMIT, Steps, mask_from_observation
+
+STEPS = "gymnasium:host_toys:Steps-v0"
+ENVS = 4
+
+
+def play(worlds, steps=40):
+    """Random valid actions: what was seen first, the actions, and the outcomes."""
+    random = np.random.default_rng(0)
+    first = worlds.reset([(3, slot) for slot in range(worlds.num_envs)])
+    actions, outs, mask = [], [], first.mask
+    for _ in range(steps):
+        actions.append(np.array([random.choice(np.flatnonzero(row)) for row in mask]))
+        outs.append(worlds.step(actions[-1]))
+        mask = outs[-1].mask
+    return first, np.stack(actions), jax.tree.map(lambda *x: np.stack(x), *outs)
+
+
+@pytest.mark.parametrize("masks", ["method", "info", "observation"])
+def test_the_mask_of_every_convention_belongs_to_the_observation_it_comes_with(masks):
+    env = maskless.make(STEPS, workers=0, masks=masks)
+    assert env.mask_source == masks
+    assert env.has_masks
+    assert env.action_names == ("stay", "one", "two")
+    with HostVectorEnv(env, ENVS) as worlds:
+        first, actions, out = play(worlds)
+    seen = [
+        x.observation["seen"] if masks == "observation" else x.observation for x in (first, out)
+    ]
+    np.testing.assert_array_equal(first.mask, mask_from_observation(seen[0]))
+    np.testing.assert_array_equal(out.mask, mask_from_observation(seen[1]))
+    assert out.done.sum() > 20
+    np.testing.assert_array_equal(out.reward, actions)
+
+
+def test_an_episode_ends_with_its_last_observation_and_the_next_begins_in_the_same_step():
+    with HostVectorEnv(maskless.make(STEPS, workers=0), ENVS) as worlds:
+        _, _, out = play(worlds)
+    number, clock = out.final_observation[..., 0], out.final_observation[..., 1]
+    np.testing.assert_array_equal(out.terminated, number == 4)
+    np.testing.assert_array_equal(out.truncated, (clock == LIMIT) & (number != 4))
+    np.testing.assert_array_equal(out.done, out.terminated | out.truncated)
+    assert out.truncated.any()
+    assert (out.observation[out.done][:, 1] == 0).all()
+    np.testing.assert_array_equal(out.observation[~out.done], out.final_observation[~out.done])
+    # The statistics, added up again from rewards and ends.
+    returns, lengths = np.zeros(ENVS), np.zeros(ENVS, int)
+    for t in range(len(out.done)):
+        returns, lengths = returns + out.reward[t], lengths + 1
+        np.testing.assert_array_equal(out.episodes.returns[t], returns)
+        np.testing.assert_array_equal(out.episodes.lengths[t], lengths)
+        returns, lengths = returns * ~out.done[t], lengths * ~out.done[t]
+
+
+def test_workers_play_the_same_games_as_this_process_and_end_when_closed():
+    with HostVectorEnv(maskless.make(STEPS, workers=0), 3) as worlds:
+        here = play(worlds)
+    worlds = HostVectorEnv(maskless.make(STEPS, workers=2), 3)
+    assert len(multiprocessing.active_children()) == 2
+    there = play(worlds)
+    jax.tree.map(np.testing.assert_array_equal, here, there)
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGINT)  # as Ctrl-C would
+    before = worlds.reset([(slot,) for slot in range(3)])
+    after = worlds.step(np.array([-1, 0, -1]))
+    alone = [0, 2]
+    np.testing.assert_array_equal(after.observation[alone], before.observation[alone])
+    np.testing.assert_array_equal(after.episodes.lengths, [0, 1, 0])
+    worlds.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        ("raises", r"Steps-v0 failed in step \(ValueError: the ladder is broken. Badly\)"),
+        ("nothing valid", "without any valid action"),
+        ("short mask", r"a mask of shape \(2,\) with an observation"),
+        ("crashes", r"A worker process of .*Steps-v0 died \(exit code 7\)"),
+    ],
+)
+def test_trouble_in_an_environment_is_one_sentence_and_leaves_no_process(trouble, sentence):
+    # What ends a process is tried in one that can be spared.
+    workers = 1 if trouble in ("crashes", "raises") else 0
+    env = maskless.make(STEPS, workers=workers, trouble=trouble)
+    worlds = HostVectorEnv(env, 2)
+    with pytest.raises(MasklessError, match=sentence):
+        play(worlds)
+    assert multiprocessing.active_children() == []
+
+
+def test_what_a_worker_cannot_import_is_said_before_it_starts():
+    class Local(Steps):
+        pass
+
+    gymnasium.register("Local-v0", Local)
+    env = maskless.make("gymnasium:Local-v0", workers=1)
+    with pytest.raises(MasklessError, match=r"cannot be sent to a worker process .*workers=0"):
+        HostVectorEnv(env, 2)
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_end_when_the_learner_is_killed():
+    script = (
+        "import time, maskless\n"
+        "from maskless.envs.gymnasium.vector import HostVectorEnv\n"
+        f"worlds = HostVectorEnv(maskless.make({STEPS!r}, workers=1), 2)\n"
+        "worlds.reset([(0,), (1,)])\n"
+        "print('playing', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths},
+    ) as learner:
+        assert learner.stdout.readline() == b"playing\n"
+        learner.kill()
+        learner.wait()
+        # The worker has the same stdout: it ends only when nobody is left to write.
+        assert learner.communicate(timeout=10) == (b"", None)
+
+
+def one_hot(number, size):
+    return np.eye(size, dtype=np.float32)[number]
+
+
+def test_observations_become_arrays():
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
+    space = spaces.Dict(
+        {
+            "camera": spaces.Box(0, 255, (4, 4, 3), np.uint8),
+            "few": spaces.Box(0, 4, (2,), np.uint8),
+            "floor": spaces.Discrete(4, start=-1),
+            "switches": spaces.MultiDiscrete([2, 3]),
+            "lamps": spaces.MultiBinary(2),
+            "pair": spaces.Tuple((spaces.Box(-9, 9, (), np.int64), spaces.Discrete(2))),
+            "action_mask": spaces.MultiBinary(2),
+        }
+    )
+    shown = {
+        "camera": image,
+        "few": np.array([1, 4], np.uint8),
+        "floor": np.int64(2),
+        "switches": np.array([1, 2]),
+        "lamps": np.array([1, 0], np.int8),
+        "pair": (np.int64(-7), 1),
+        "action_mask": np.array([1, 0], np.int8),
+    }
+    expected = {
+        "camera": image / 255,
+        "few": [0.25, 1.0],
+        "floor": one_hot(3, 4),
+        "switches": [0, 1, 0, 0, 1],
+        "lamps": [1, 0],
+        "pair": (-7.0, one_hot(1, 2)),
+    }
+    env = maskless.make("gymnasium:host_toys:Gallery-v0", workers=0, space=space, shown=shown)
+    assert env.mask_source == "observation"
+    with HostVectorEnv(env, 2) as worlds:
+        seen = worlds.reset([(0,), (1,)])
+        out = worlds.step(np.array([0, 1]))  # its own numbers for them are 5 and 6
+    for observation in (seen.observation, out.observation):
+        for number in range(2):
+            mine = jax.tree.map(lambda x, number=number: x[number], observation)
+            assert mine.keys() == expected.keys()
+            jax.tree.map(
+                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6),
+                mine,
+                jax.tree.map(np.asarray, expected, is_leaf=lambda x: isinstance(x, list)),
+            )
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), env.observation_shapes)
+    assert shapes == jax.tree.map(lambda x: (x.shape[1:], x.dtype), seen.observation)
+    assert {x.dtype for x in jax.tree.leaves(seen.observation)} == {np.dtype(np.float32)}
+    with pytest.raises(MasklessError, match="kind Text is not understood"):
+        arrays(spaces.Text(3), "abc")
+
+
+def test_what_cannot_be_used_is_refused_with_a_sentence():
+    with pytest.raises(MasklessError, match="Gymnasium cannot make 'Taxy-v3'"):
+        maskless.make("gymnasium:Taxy-v3")
+    with pytest.raises(MasklessError, match="unexpected keyword argument 'colour'"):
+        maskless.make(STEPS, colour="red")
+    with pytest.raises(MasklessError, match="masks need discrete actions"):
+        maskless.make("gymnasium:host_toys:Steering-v0")
+    with pytest.raises(MasklessError, match="workers must be a number of processes"):
+        maskless.make(STEPS, workers=-1)
+    env = maskless.make(STEPS, masks="none")
+    assert not env.has_masks
+    with pytest.raises(MasklessError, match="not inside JAX"):
+        env.reset(jax.random.key(0))
+
+
+def test_taxi_has_masks():
+    env = maskless.make("gymnasium:Taxi-v3", workers=0)
+    assert (env.mask_source, env.num_actions, env.episode_limit) == ("info", 6, 200)
+    game = env.play()
+    for seed in range(5):
+        observation, mask = game.reset(seed)
+        state = int(observation.argmax())
+        transitions = game.env.unwrapped.P[state]
+        changes = [transitions[action][0][1] != state for action in range(6)]
+        np.testing.assert_array_equal(mask, changes)
+
+
+@pytest.mark.parametrize("name", ["MiniHack-Corridor-R3-v0", "MiniHack-MazeWalk-9x9-v0"])
+def test_the_real_game_looks_like_ours(name):
+    minihack = pytest.importorskip("minihack")
+    assert minihack
+    ours = {"MiniHack-Corridor-R3-v0": "minihack-corridor-r3"}.get(name, "mazewalk-9x9")
+    env, ours = maskless.make(f"gymnasium:{name}", workers=0), maskless.make(ours)
+    assert env.action_names == ours.action_names
+    assert env.episode_limit == ours.episode_limit
+    assert not env.has_masks
+    assert env.observation_shapes == jax.eval_shape(ours.reset, jax.random.key(0))[0]
+    game, reference = env.play(), gymnasium.make(name)
+    for seed in (1, 2):
+        observation, mask = game.reset(seed)
+        reference.unwrapped.seed(seed, seed, reseed=False)
+        raw, _ = reference.reset()
+        previous = None
+        for action in (0, 2, 4, 6, 1, 7, 7):
+            expected = from_nle(raw, previous, num_actions=env.num_actions)
+            jax.tree.map(np.testing.assert_array_equal, observation, expected)
+            assert mask.all()
+            seen, *outcome = game.step(action)
+            raw, reward, *_ = reference.step(action)
+            assert outcome[1:] == [reward, False, False]
+            (observation, mask), previous = seen, action
+    game.close()
+    reference.close()
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_the_real_game_runs_out_of_time(limit):
+    pytest.importorskip("minihack")
+    options = {} if limit is None else {"max_episode_steps": limit}
+    env = maskless.make("gymnasium:MiniHack-MazeWalk-9x9-v0", workers=0, **options)
+    game = env.play()
+    game.reset(0)
+    ends = [game.step(0)[-2:] for _ in range(limit or 200)]
+    assert ends == [(False, False)] * (len(ends) - 1) + [(False, True)]
+    game.close()

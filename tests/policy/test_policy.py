@@ -1,0 +1,195 @@
+"""Acting with a loaded policy: the same numbers as the network, and masks that do what they say."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from policy.made import CorridorLike, make_policy, tower_observations
+
+from maskless.errors import MasklessError
+from maskless.policy.acting import load
+from maskless.policy.artifact import change_policy
+
+KEY = jax.random.key(3)
+
+
+@pytest.fixture(scope="module")
+def gru(tmp_path_factory):
+    return load(make_policy(tmp_path_factory.mktemp("gru") / "policy", "gru"))
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory):
+    return load(make_policy(tmp_path_factory.mktemp("mlp") / "policy", "mlp"))
+
+
+def softmax_over(logits, mask):
+    """Independent of maskless.masking, in float64."""
+    weights = np.where(mask, np.exp(np.float64(logits)), 0.0)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def heads_of(policy, sequence, resets):
+    """The network applied to a whole sequence [time, batch, ...] at once."""
+    carry = policy.net.initial_carry(sequence.shape[1])
+    return policy.net.apply(policy.params, carry, (sequence,), resets)[1]
+
+
+def test_steps_are_those_of_the_network_on_the_whole_sequence(gru):
+    policy = gru
+    sequence = tower_observations(6 * 4).reshape(6, 4, 3)
+    resets = np.random.default_rng(0).random((6, 4)) < 0.3
+    heads = heads_of(policy, sequence, resets)
+    carry = policy.initial_carry(4)
+    for step in range(6):
+        action, carry, info = policy.act(
+            sequence[step], carry, jax.random.fold_in(KEY, step), reset=resets[step]
+        )
+        validity = 1.0 / (1.0 + np.exp(-np.float64(heads.validity[step])))
+        mask = validity > 0.5
+        mask |= ~mask.any(-1, keepdims=True)
+        np.testing.assert_allclose(info.validity, validity, atol=1e-5)
+        np.testing.assert_array_equal(info.mask, mask)
+        np.testing.assert_allclose(
+            info.probabilities, softmax_over(heads.logits[step], mask), atol=1e-5
+        )
+        assert np.take_along_axis(np.asarray(info.mask), np.asarray(action)[:, None], -1).all()
+
+
+def test_one_observation_is_a_batch_of_one(gru):
+    policy = gru
+    observations = tower_observations(1)
+    first, carry, info = policy.act(observations[0], None, KEY)
+    batch, batch_carry, batch_info = policy.act(observations, policy.initial_carry(1), KEY)
+    assert [x.shape for x in (first, info.mask, info.fallback)] == [(), (5,), ()]
+    assert first == batch[0]
+    np.testing.assert_array_equal(info.probabilities, batch_info.probabilities[0])
+    np.testing.assert_array_equal(carry, batch_carry)
+
+
+def test_masks_none_given_and_predicted(mlp):
+    policy, before = mlp, mlp.counts
+    observations = tower_observations(64)
+    heads = heads_of(policy, observations[None], jnp.zeros((1, 64), bool))
+    logits = heads.logits[0]
+    _, _, info = policy.act(observations, (), KEY, masks="none")
+    np.testing.assert_allclose(info.probabilities, softmax_over(logits, True), atol=1e-5)
+    mine = np.random.default_rng(0).random((64, 5)) < 0.4
+    mine[:, 2] = True
+    action, _, info = policy.act(observations, (), KEY, mine)
+    np.testing.assert_allclose(info.probabilities, softmax_over(logits, mine), atol=1e-5)
+    np.testing.assert_array_equal(info.mask, mine)
+    greedy, _, _ = policy.act(observations, (), None, mine, greedy=True)
+    np.testing.assert_array_equal(greedy, np.where(mine, logits, -np.inf).argmax(-1))
+    assert mine[np.arange(64), action].all()
+    assert policy.counts == {"actions": before["actions"] + 192, "fallbacks": before["fallbacks"]}
+
+
+def test_draws_follow_the_probabilities(mlp):
+    policy = mlp
+    observation = np.repeat(np.asarray(tower_observations(1)), 20_000, axis=0)
+    actions, _, info = policy.act(observation, (), KEY)
+    share = np.bincount(actions, minlength=5) / 20_000
+    np.testing.assert_allclose(share, info.probabilities[0], atol=0.015)
+
+
+def test_an_empty_prediction_falls_back_but_not_to_what_is_forbidden(tmp_path):
+    folder = make_policy(tmp_path / "policy", threshold=1.0)
+    policy = load(folder)
+    observations = tower_observations(8)
+    _, _, info = policy.act(observations, (), KEY)
+    assert info.fallback.all()
+    assert info.mask.all()
+    never = {"action": "jump", "effect": "never", "threshold": None, "when": None}
+    change_policy(folder, {"overrides": [never]})
+    policy = load(folder)
+    _, _, info = policy.act(observations, (), KEY)
+    assert info.fallback.all()
+    np.testing.assert_array_equal(info.mask, np.tile([1, 1, 0, 1, 1], (8, 1)))
+    # The rule found the action masked already, so it changed nothing.
+    assert list(policy.counts.values()) == [8, 8, 0]
+
+
+def test_a_threshold_of_none_always_allows(tmp_path):
+    folder = make_policy(tmp_path / "policy")
+    change_policy(folder, {"thresholds": [None, 1.0, 1.0, 1.0, 1.0]})
+    _, _, info = load(folder).act(tower_observations(8), (), KEY)
+    np.testing.assert_array_equal(info.mask, np.tile([1, 0, 0, 0, 0], (8, 1)))
+
+
+def test_corridor_observations_come_as_class_or_mapping(tmp_path):
+    env = CorridorLike()
+    policy = load(make_policy(tmp_path / "policy", "mlp", env))
+    one, _ = env.reset(KEY)
+    _, _, info = policy.act(one, None, KEY)
+    fields = {name: np.asarray(getattr(one, name)) for name in one.__dataclass_fields__}
+    _, _, same = policy.act(fields, None, KEY)
+    np.testing.assert_array_equal(info.probabilities, same.probabilities)
+    with pytest.raises(MasklessError, match="missing: glyphs"):
+        policy.act({name: x for name, x in fields.items() if name != "glyphs"}, None, KEY)
+    with pytest.raises(MasklessError, match="do not fit into int8"):
+        policy.act(fields | {"glyphs": np.full((9, 9), 200)}, None, KEY)
+    with pytest.raises(MasklessError, match="must hold int32, not float32"):
+        policy.act(fields | {"blstats": np.zeros(27, np.float32)}, None, KEY)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"obs": np.zeros((2, 4), np.int32)}, r"must have the shape \[3\]"),
+        ({"obs": np.zeros((0, 3), np.int32)}, "is empty"),
+        ({"obs": np.zeros((2, 3), np.float32)}, "must hold int32"),
+        ({"obs": {"a": np.zeros(3), "b": np.zeros(3)}}, "unknown: a, b"),
+        ({"key": None}, "needs a key"),
+        ({"masks": "oracle"}, "Unknown kind of masks"),
+        ({"masks": np.ones((2, 5))}, "must be of bool"),
+        ({"masks": np.ones((3, 5), bool)}, "must be of bool"),
+        ({"masks": np.zeros((2, 5), bool)}, "allows no action"),
+        ({"carry": jnp.zeros((3, 16))}, r"start with policy.initial_carry\(2\)"),
+        ({"reset": np.zeros(3, bool)}, r"reset must be bool\[2\]"),
+    ],
+)
+def test_wrong_input_is_refused_in_a_sentence(gru, change, sentence):
+    right = {"obs": tower_observations(2), "carry": None, "key": KEY, "masks": "predicted"}
+    with pytest.raises(MasklessError, match=sentence):
+        gru.act(**right | change)
+
+
+def test_act_works_inside_jit_and_scan(gru):
+    policy = gru
+    sequence = tower_observations(12).reshape(4, 3, 3)
+    before = policy.counts["actions"]
+
+    def step(carry, obs):
+        action, carry, _ = policy.act(obs, carry, KEY)
+        return carry, action
+
+    _, actions = jax.jit(lambda s: jax.lax.scan(step, policy.initial_carry(3), s))(sequence)
+    carry = None
+    for obs, expected in zip(sequence, actions, strict=True):
+        action, carry, _ = policy.act(obs, carry, KEY)
+        np.testing.assert_array_equal(action, expected)
+    assert policy.counts["actions"] == before + 12
+
+
+WITHOUT_TRAINER = """
+import sys
+for name in ("maskless.ppo", "optax", "craftax", "maskless.config", "maskless.conditions"):
+    sys.modules[name] = None  # importing it raises ImportError
+import jax, numpy as np
+from maskless.policy.acting import load
+policy = load(sys.argv[1])
+action, carry, info = policy.act(np.zeros((2, 3), np.int32), None, jax.random.key(0))
+print(action.shape, info.mask.shape)
+"""
+
+
+def test_it_loads_where_the_trainer_cannot_be_imported(tmp_path):
+    make_policy(tmp_path / "policy", "gru")
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TRAINER, str(tmp_path)], capture_output=True, text=True
+    )
+    assert run.stdout.strip() == "(2,) (2, 5)", run.stderr

@@ -1,0 +1,267 @@
+import dataclasses
+import multiprocessing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import maskless
+from maskless import MasklessError
+from maskless.config import Config, Hyperparameters
+from maskless.evaluation.gymnasium_stage import play_host_episodes
+from maskless.nets import Heads, Network, make_net
+from maskless.ppo.rollout import apply
+from maskless.training.gymnasium_program import HostProgram
+from maskless.training.program import of_run
+from maskless.training.train import resume, train
+
+from host_toys import mask_from_observation
+
+STEPS = "gymnasium:host_toys:Steps-v0"
+PPO = Hyperparameters(num_envs=4, rollout=8, minibatches=2, epochs=1, bootstrap_truncated=True)
+
+
+def configuration(**changes):
+    config = Config(
+        env=STEPS,
+        env_options={"workers": 0},
+        net="gru",
+        width=8,
+        conditions=("masked-loop", "unmasked"),
+        seeds=1,
+        frames=96,
+        ppo=PPO,
+    )
+    return dataclasses.replace(config, **changes)
+
+
+def program_of(config):
+    return HostProgram(config, maskless.make(config.env, **config.env_options))
+
+
+def random_params(net, observation):
+    """Some parameters, without the time it takes to compile good ones."""
+    reset, random = jnp.ones((1, 1), bool), np.random.default_rng(0)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), net.initial_carry(1), observation, reset)
+    return jax.tree.map(lambda x: 0.1 * random.standard_normal(x.shape, np.float32), shapes)
+
+
+@pytest.fixture(scope="module")
+def program():
+    program = program_of(configuration())
+    yield program
+    program.close()
+
+
+@pytest.fixture(scope="module")
+def trained(program):
+    """Two updates: the states before, between and after them, and the metrics."""
+    start = program.start()
+    middle, first = program.advance(start, 1)
+    end, second = program.advance(middle, 1)
+    return start, middle, end, {name: np.concatenate([first[name], second[name]]) for name in first}
+
+
+def test_runs_train_side_by_side_and_their_states_are_plain_arrays(program, trained):
+    start, _, end, metrics = trained
+    assert metrics["policy_loss"].shape == (2, 2)
+    assert np.isfinite(metrics["policy_loss"]).all()
+    assert metrics["valid_share"].shape == (2, 2, 3)
+    assert (np.asarray(end.update) == 2).all()
+    assert np.isfinite(metrics["return"]).all()
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), program.like())
+    for states in (start, end):
+        assert jax.tree.map(lambda x: (x.shape, x.dtype), of_run(states, 0)) == shapes
+
+
+def test_the_same_seeds_train_the_same_and_resumed_runs_meet_new_episodes(program, trained):
+    start, middle, end, metrics = trained
+    program.close()
+    again, numbers = program.advance(start, 2)
+    jax.tree.map(np.testing.assert_array_equal, numbers, metrics)
+    jax.tree.map(np.testing.assert_array_equal, again.params, end.params)
+    program.close()
+    resumed, _ = program.advance(middle, 1)
+    assert (np.asarray(resumed.update) == 2).all()
+    seen = [np.asarray(state.actor.now.observation) for state in (end, resumed)]
+    assert (seen[0] != seen[1]).any()
+
+
+def test_a_rollout_is_what_the_network_did_under_the_masks(program, trained):
+    """Everything the learner gets, computed again from whole sequences."""
+    _, _, end, _ = trained
+    net = program.learner.net
+    _, rollout = program._collect(end, jax.random.split(jax.random.key(5), 2))
+    np.testing.assert_array_equal(rollout.valid, mask_from_observation(rollout.observation))
+    np.testing.assert_array_equal(rollout.reset[1:], rollout.done[:-1])
+    for run in range(2):
+        mine = jax.tree.map(lambda x, run=run: x[:, run], rollout)
+        params, carry = of_run((end.params, end.actor.carry), run)
+        _, heads = apply(net, params, carry, mine.observation, mine.reset)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), heads, mine.heads
+        )
+        expected = mine.valid.copy() if run == 0 else np.ones_like(mine.valid)
+        if run == 0:  # a quarter of the environments act under the predicted mask
+            expected[:, 0] = mine.heads.validity[:, 0] > 0
+        np.testing.assert_array_equal(mine.applied, expected)
+        allowed = mine.applied | ~mine.applied.any(-1, keepdims=True)
+        logits = np.where(allowed, mine.heads.logits, -np.inf)
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        chosen = np.take_along_axis(log_probs, mine.action[..., None], -1)[..., 0]
+        np.testing.assert_allclose(mine.log_prob, chosen, rtol=1e-4, atol=1e-5)
+        # The reward is the action's number; where time ran out, what would have come is added.
+        more = mine.reward - mine.action
+        assert (more[~mine.done] == 0).all()
+        assert (more != 0).any()
+
+
+def test_masks_are_asked_of_those_conditions_only_that_need_them():
+    options = {"workers": 0, "masks": "none"}
+    for name in ("masked", "unmasked-kl"):
+        with pytest.raises(MasklessError, match=f"no action masks, which '{name}' learns from"):
+            program_of(configuration(env_options=options, conditions=(name,)))
+    program_of(configuration(env_options=options, conditions=("unmasked",)))
+    with pytest.raises(MasklessError, match="no Gymnasium environment"):
+        HostProgram(configuration(), maskless.make("staircase"))
+
+
+def test_train_and_resume_as_everywhere(tmp_path):
+    config = configuration(
+        conditions=("masked",), net="mlp", env_options={"workers": 1}, diagnostics=False
+    )
+    folder, said = tmp_path / "run", []
+    assert train(config, folder)
+    assert multiprocessing.active_children() == []
+    log = (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
+    assert len(log.splitlines()) == 3
+    assert (folder / "masked" / "seed-0" / "policy" / "weights.safetensors").exists()
+    assert resume(folder, warn=said.append)
+    assert any("go on with new episodes" in sentence for sentence in said)
+    assert log == (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
+
+
+class PerfectNet(Network):
+    """Knows the masks of `Steps`, and prefers the actions in the order of the environment's
+    number. No parameters."""
+
+    encoder: str = "flat"
+
+    def initial_carry(self, batch):
+        return jnp.zeros((batch, 0))
+
+    def __call__(self, carry, obs, reset):
+        odd = obs[..., 0] % 2 == 1
+        valid = jnp.stack([jnp.ones_like(odd), odd, ~odd], -1)
+        logits = jnp.stack([jnp.zeros_like(obs[..., 0]), 0.3 * obs[..., 1], obs[..., 0]], -1)
+        zeros = jnp.zeros_like(obs[..., 0])
+        validity = jnp.where(valid, 5.0, -5.0)
+        return carry, Heads(logits, zeros, validity, logits, logits, zeros)
+
+
+def test_evaluation_plays_the_very_episodes_that_the_seed_decides():
+    env, net = maskless.make(STEPS, workers=0), PerfectNet(num_actions=3)
+    record = play_host_episodes(
+        env, net, {}, masks="oracle", num_envs=3, episodes=4, seed=9, greedy=True
+    )
+    game = env.play()
+    for slot in range(3):
+        dice = np.random.default_rng([9, slot])
+        for episode in range(4):
+            seen, rewards, solved = game.reset(int(dice.integers(2**31))), [], False
+            while seen is not None:
+                (number, clock), mask = seen
+                logits = np.where(mask, [0.0, 0.3 * clock, number], -np.inf)
+                seen, _, reward, terminated, _ = game.step(int(logits.argmax()))
+                rewards.append(reward)
+                solved = terminated and reward > 0
+            assert record.returns[slot, episode] == sum(rewards)
+            assert record.lengths[slot, episode] == len(rewards)
+            assert record.solved[slot, episode] == solved
+
+
+def test_with_perfect_predictions_the_oracle_is_not_missed():
+    env, net = maskless.make(STEPS, workers=0), PerfectNet(num_actions=3)
+    kinds = ("oracle", "predicted", "none")
+    oracle, predicted, none = (
+        play_host_episodes(env, net, {}, masks=masks, num_envs=8, episodes=3) for masks in kinds
+    )
+    jax.tree.map(np.testing.assert_array_equal, oracle, predicted)
+    for field in ("invalid", "changed", "wrong", "fallbacks"):
+        assert (getattr(oracle, field) == 0).all()
+    assert (oracle.finished == 1).all()
+    assert none.invalid.sum() > 0
+    assert (none.invalid <= none.changed).all()
+    # Nothing can be predicted valid above a probability of 1: then there is no mask.
+    nothing = play_host_episodes(
+        env, net, {}, masks="predicted", num_envs=8, episodes=3, threshold=1.0
+    )
+    np.testing.assert_array_equal(nothing.returns, none.returns)
+    np.testing.assert_array_equal(nothing.fallbacks, nothing.lengths)
+
+
+def test_without_an_oracle_nobody_knows_what_is_invalid():
+    env, net = maskless.make(STEPS, workers=0, masks="none"), PerfectNet(num_actions=3)
+    with pytest.raises(MasklessError, match="there is no oracle"):
+        play_host_episodes(env, net, {}, masks="oracle")
+    record = play_host_episodes(env, net, {}, masks="predicted", num_envs=2)
+    for field in ("invalid", "changed", "wrong"):
+        assert np.isnan(getattr(record, field)).all()
+    with pytest.raises(MasklessError, match="has 4 actions"):
+        play_host_episodes(env, PerfectNet(num_actions=4), {}, masks="none")
+    taller = make_net("mlp", num_actions=3, width=4)
+    params = random_params(taller, jnp.zeros((1, 1, 9)))
+    with pytest.raises(MasklessError, match="cannot read the observations"):
+        play_host_episodes(env, taller, params, masks="none")
+
+
+def test_a_policy_made_for_our_corridors_acts_in_the_real_game():
+    pytest.importorskip("minihack")
+    # tests/envs/test_host.py: the shapes and names are those of minihack-corridor-r3.
+    real = maskless.make("gymnasium:MiniHack-Corridor-R3-v0", workers=0, max_episode_steps=20)
+    net = make_net("mlp", num_actions=real.num_actions, encoder="glyphs", width=8)
+    zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), real.observation_shapes)
+    params = random_params(net, zeros)
+    records = [
+        play_host_episodes(real, net, params, masks=masks, num_envs=2)
+        for masks in ("predicted", "none")
+    ]
+    for record in records:
+        assert (record.lengths == 20).all()
+        assert ((record.returns <= 0) & (record.returns >= -0.2001)).all()
+    assert records[0].returns.shape == (2, 1)
+
+
+TAXI = Hyperparameters(
+    num_envs=128,
+    rollout=32,
+    minibatches=4,
+    epochs=4,
+    learning_rate=3e-3,
+    discount=0.97,
+    gae_lambda=0.95,
+    entropy=0.02,
+    bootstrap_truncated=True,
+)
+
+
+def test_taxi_is_solved_with_its_own_masks():
+    """The optimum is about 7.9; without having learned, an episode returns about -140."""
+    name = "gymnasium:Taxi-v3"
+    config = Config(env=name, width=64, frames=200_000, ppo=TAXI, diagnostics=False)
+    env = maskless.make(name, workers=0)  # its step is cheaper than a message to a worker
+    program = HostProgram(config, env)
+    states = program.start()
+    states, _ = program.advance(states, config.updates)
+    program.close()
+    record = play_host_episodes(
+        env,
+        program.learner.net,
+        of_run(states.params, 0),
+        masks="oracle",
+        num_envs=64,
+        episodes=8,
+    )
+    assert record.invalid.sum() == 0
+    assert record.returns.mean() >= 7.0
