@@ -21,7 +21,7 @@ from rich.table import Table
 
 from maskless.cli.common import ERR, OUT, ProgressBar
 from maskless.errors import MasklessError
-from maskless.evaluation.evaluate import RunEvaluation, evaluate
+from maskless.evaluation.summary import RunEvaluation, evaluate
 from maskless.files import output_folder, write_json
 from maskless.policy.artifact import Artifact, find_policy, read_artifact
 from maskless.provenance import provenance

@@ -1,27 +1,32 @@
 """What is compared: the paper's conditions C1 to C4, its ablation, a control, and ours, as data.
 
-Everything in a condition is a number, so that seeds times conditions can be trained in one
-compiled program (stack the conditions with `stack` and vmap over them).
+A run is named by its condition and, after a colon, by the numbers in which it differs, those of the
+condition or of PPO: `masked-kl:strength=20,learning_rate=0.001`. All of them are arrays inside the
+compiled program, so that conditions times numbers times seeds train together.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct, traverse_util
-from jaxtyping import Array, Bool, Float
+from flax import struct
 
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.losses import focal_loss, kl_balanced_loss
+from maskless.hyperparameters import VARYING
 
 
 @struct.dataclass
 class Condition:
-    """One way to train."""
+    """One way to train.
 
-    masked: float
-    """1: the behaviour policy is under the oracle's mask. 0: it may choose anything."""
+    maskless.Condition(masked=True, strength=10.0)     # what "masked-focal" stands for
+    """
+
+    masked: bool
+    """Whether the behaviour policy is under the oracle's mask; otherwise it may choose anything."""
     strength: float = 0.0
     """lambda: the weight of the classification loss beside PPO's. 0: no classifier."""
     gamma: float = 2.0
@@ -33,112 +38,135 @@ class Condition:
     predicted_share: float = 0.0
     """The share of environments that act under the predicted mask while training. Labels always
     come from the oracle."""
-    uniform_fallback: float = 1.0
-    """Control of the KL-balanced loss, where both masks lead to the same policy. 1: weigh all
-    actions alike; 0: learn nothing from such a state."""
-    literal: float = 0.0
-    """Control of the KL-balanced loss. 1: weigh by the oracle's policy, a true KL divergence, in
+    uniform_fallback: bool = True
+    """Control of the KL-balanced loss, where both masks lead to the same policy: whether to weigh
+    all actions alike, or to learn nothing from such a state."""
+    literal: bool = False
+    """Control of the KL-balanced loss: weigh by the oracle's policy, a true KL divergence, in
     place of the unmasked one."""
-    acting: float = 0.0
-    """1: weigh by how much a mistake moves the policy that acts, the masked one, and not the
+    acting: bool = False
+    """Weigh by how much a mistake moves the policy that acts, the masked one, and not the
     unmasked one, which never does."""
-    detached: float = 0.0
-    """Control. 1: the classifier reads the features but does not shape them."""
+    detached: bool = False
+    """Control: the classifier reads the features but does not shape them."""
     entropy_factor: float = 1.0
-    """Control. Multiplies the weight of PPO's entropy bonus."""
+    """Control: multiplies the weight of PPO's entropy bonus."""
+
+    @property
+    def has_classifier(self) -> bool:
+        return self.strength > 0
 
 
 CONDITIONS: dict[str, Condition] = {
-    "masked": Condition(masked=1.0),  # C1
-    "unmasked": Condition(masked=0.0),  # C2
-    "masked-focal": Condition(masked=1.0, strength=10.0),  # C3
-    "masked-kl": Condition(masked=1.0, strength=10.0, kl_share=1.0),  # C4
-    "unmasked-kl": Condition(masked=0.0, strength=10.0, kl_share=1.0),  # the paper's ablation
-    "masked-bce": Condition(masked=1.0, strength=10.0, gamma=0.0),  # control: plain cross-entropy
-    "masked-mix": Condition(masked=1.0, strength=10.0, kl_share=0.5),  # ours
-    "masked-tv": Condition(masked=1.0, strength=10.0, kl_share=1.0, acting=1.0),  # ours
-    "masked-loop": Condition(masked=1.0, strength=10.0, kl_share=0.5, predicted_share=0.25),  # ours
+    "masked": Condition(masked=True),  # C1
+    "unmasked": Condition(masked=False),  # C2
+    "masked-focal": Condition(masked=True, strength=10.0),  # C3
+    "masked-kl": Condition(masked=True, strength=10.0, kl_share=1.0),  # C4
+    "unmasked-kl": Condition(masked=False, strength=10.0, kl_share=1.0),  # the paper's ablation
+    "masked-bce": Condition(masked=True, strength=10.0, gamma=0.0),  # control: cross-entropy
+    "masked-mix": Condition(masked=True, strength=10.0, kl_share=0.5),  # ours
+    "masked-tv": Condition(masked=True, strength=10.0, kl_share=1.0, acting=True),  # ours
+    "masked-loop": Condition(  # ours; the idea, offline: Wu et al., 2024
+        masked=True, strength=10.0, kl_share=0.5, predicted_share=0.25
+    ),
 }
+DEFAULT_CONDITIONS = ("masked", "unmasked", "masked-kl")
+"""What is trained unless somebody asks for others."""
+
+_SWITCHES = tuple(field.name for field in dataclasses.fields(Condition) if field.type is bool)
+_NUMBERS = tuple(field.name for field in dataclasses.fields(Condition) if field.type is float)
 
 
 def condition(name: str) -> Condition:
     """The condition of this name; changes follow a colon: `masked-kl:strength=20,gamma=1`."""
+    base, changes = _parse(name)
+    own: dict[str, Any] = {
+        field: bool(value) if field in _SWITCHES else value
+        for field, value in changes.items()
+        if field not in VARYING
+    }
+    chosen = dataclasses.replace(CONDITIONS[base], **own)
+    _check(name, chosen)
+    return chosen
+
+
+def numbers(name: str) -> dict[str, float]:
+    """PPO's numbers in the name of a run: `masked:learning_rate=0.001` has one."""
+    return {field: value for field, value in _parse(name)[1].items() if field in VARYING}
+
+
+def grid(*conditions: str, **values: float | Iterable[float]) -> tuple[str, ...]:
+    """Names for all combinations of conditions and numbers, to be trained in one program.
+
+        maskless.train("staircase", maskless.grid("masked-kl", learning_rate=[1e-4, 3e-4]))
+
+    Numbers are those of `Condition` and those of `Hyperparameters` that change no shape.
+    """
+    lists = {name: _as_tuple(name, value) for name, value in values.items()}
+    names = []
+    for base, chosen in itertools.product(conditions, itertools.product(*lists.values())):
+        changes = [f"{name}={value!r}" for name, value in zip(lists, chosen, strict=True)]
+        mark = "," if ":" in base else ":"
+        names.append(base + (mark + ",".join(changes) if changes else ""))
+        _parse(names[-1])
+    return tuple(names)
+
+
+def _as_tuple(name: str, value: float | Iterable[float]) -> tuple[float | int, ...]:
+    given = tuple(value) if isinstance(value, Iterable) else (value,)
+    if not given or not all(isinstance(number, int | float) for number in given):
+        raise MasklessError(f"{name} needs one or more numbers, not {value!r}.")
+    return given
+
+
+def _parse(name: str) -> tuple[str, dict[str, float]]:
+    """The condition that a run's name begins with, and the numbers that follow."""
     base, _, changes = name.partition(":")
     if base not in CONDITIONS:
         raise UnknownNameError("condition", base, CONDITIONS)
-    found = CONDITIONS[base]
-    fields = [field.name for field in dataclasses.fields(Condition)]
+    values = {}
     for change in changes.split(",") if changes else []:
-        field, _, number = change.partition("=")
-        if field not in fields:
-            raise UnknownNameError(f"part of the condition {base}", field, fields)
+        field, _, text = change.partition("=")
+        known = (*_NUMBERS, *_SWITCHES, *VARYING)
+        if field not in known:
+            raise UnknownNameError(f"part of the condition {base}", field, known)
         try:
-            value = float(number)
+            values[field] = float({"True": "1", "False": "0"}.get(text, text))
         except ValueError:
             raise MasklessError(f"{change!r} in {name!r} needs a number: {field}=0.5.") from None
-        found = dataclasses.replace(found, **{field: value})
-    _check(name, found)
-    return found
+        if field in _SWITCHES and values[field] not in (0.0, 1.0):
+            raise MasklessError(f"{field} in {name!r} must be 0 or 1.")
+    return base, values
 
 
 def _check(name: str, condition: Condition) -> None:
-    if condition.masked not in (0.0, 1.0):
-        raise MasklessError(f"masked in {name!r} must be 0 or 1.")
-    for switch in ("uniform_fallback", "literal", "acting", "detached"):
-        if getattr(condition, switch) not in (0.0, 1.0):
-            raise MasklessError(f"{switch} in {name!r} must be 0 or 1.")
     for share in ("threshold", "kl_share", "predicted_share"):
         if not 0.0 <= getattr(condition, share) <= 1.0:
             raise MasklessError(f"{share} in {name!r} must be between 0 and 1.")
     for amount in ("strength", "gamma", "entropy_factor"):
         if not 0.0 <= getattr(condition, amount) < float("inf"):
             raise MasklessError(f"{amount} in {name!r} must be a number of at least 0.")
-    if condition.predicted_share and not condition.strength:
+    if condition.predicted_share and not condition.has_classifier:
         raise MasklessError(
             f"{name!r} acts under predicted masks but trains no classifier: give it a strength."
         )
 
 
 def stack(conditions: list[Condition]) -> Condition:
-    """Many conditions as one, with arrays for numbers: vmap over it."""
-    return jax.tree.map(lambda *numbers: jnp.array(numbers, jnp.float32), *conditions)
+    """Many conditions as one, with arrays for its fields: vmap over it."""
+
+    def together(*values: float | bool) -> jax.Array:
+        return jnp.array(values, bool if isinstance(values[0], bool) else jnp.float32)
+
+    return jax.tree.map(together, *conditions)
 
 
-def detach(
-    condition: Condition,
-    validity_logits: Float[Array, "... actions"],
-    features: Float[Array, "... features"],
-    params: Any,
-) -> Float[Array, "... actions"]:
-    """The same validity logits; in a detached condition their gradient ends at the features.
-
-    `params`: of the network that made them, in which the validity head is the one layer of that
-    name.
-    """
-    leaves = traverse_util.flatten_dict(params)
-    head = {path[-1]: leaf for path, leaf in leaves.items() if path[-2:-1] == ("validity",)}
-    alone = jax.lax.stop_gradient(features) @ head["kernel"] + head["bias"]
-    # The forward value is always the network's own.
-    alone = alone + jax.lax.stop_gradient(validity_logits - alone)
-    return jnp.where(condition.detached > 0.5, alone, validity_logits)
-
-
-def classification_loss(
-    condition: Condition,
-    validity_logits: Float[Array, "... actions"],
-    valid: Bool[Array, "... actions"],
-    policy_logits: Float[Array, "... actions"],
-) -> Float[Array, ""]:
-    """L_cls of the condition, before its weight lambda."""
-    focal = focal_loss(validity_logits, valid, gamma=condition.gamma)
-    balanced = kl_balanced_loss(
-        validity_logits,
-        valid,
-        policy_logits,
-        gamma=condition.gamma,
-        threshold=condition.threshold,
-        uniform_fallback=condition.uniform_fallback,
-        literal=condition.literal,
-        acting=condition.acting,
-    )
-    return condition.kl_share * balanced + (1.0 - condition.kl_share) * focal
+def name_of(condition: Condition) -> str:
+    """A name that `condition` turns back into these values."""
+    base = CONDITIONS["masked" if condition.masked else "unmasked"]
+    changes = {
+        field: float(getattr(condition, field))
+        for field in (*_NUMBERS, *_SWITCHES)
+        if getattr(condition, field) != getattr(base, field)
+    }
+    return grid("masked" if condition.masked else "unmasked", **changes)[0]

@@ -1,75 +1,36 @@
-"""What a training program computes: frozen dataclasses, and the paper's hyperparameter table.
+"""What one program trains: a frozen dataclass that can be written as JSON and read back.
 
-`Config` says what is trained on what; `Hyperparameters` say how. Both can be written as JSON and
-read back, and together with the versions they decide every number of a run.
+Together with the versions it decides every number of a run. `maskless.train` makes it from what is
+asked for; the same request gives the same `Config` from Python and from the command line.
 """
 
 import dataclasses
-import math
+from collections.abc import Mapping
 from typing import Any
 
-from maskless.conditions import condition
+from maskless.conditions import condition, numbers
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.hyperparameters import Hyperparameters, check_hyperparameters, with_numbers
 
 PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
-class Hyperparameters:
-    """PPO's numbers. The defaults are the paper's for its MLP."""
-
-    num_envs: int = 1024
-    """Parallel environments of each run."""
-    rollout: int = 64
-    """Steps of every environment between two updates."""
-    minibatches: int = 8
-    """Parts of a batch, each with its own gradient step: samples for the MLP, whole environments
-    for networks with a memory."""
-    epochs: int = 4
-    """Passes over a batch."""
-    learning_rate: float = 2e-4
-    """Adam's step size (at the beginning, when it is annealed)."""
-    anneal: bool = True
-    """Lower the learning rate linearly to zero over the run; otherwise it is constant."""
-    discount: float = 0.99
-    """gamma: the weight of the next step's value."""
-    gae_lambda: float = 0.8
-    """lambda of generalised advantage estimation."""
-    clip: float = 0.2
-    """epsilon: how far the policy's ratio, and the value, may move in an update."""
-    entropy: float = 0.01
-    """Weight of the entropy bonus."""
-    value_weight: float = 0.5
-    """Weight of the value loss."""
-    max_gradient_norm: float = 1.0
-    """Larger gradients are scaled down to this norm."""
-    adam_epsilon: float = 1e-5
-    """Adam's epsilon."""
-    bootstrap_truncated: bool = False
-    """Count what would have come after a time limit, at the price of one more evaluation per step.
-    The paper and the public baselines treat a time limit like any other end."""
-    rnd: bool = False
-    """Reward novelty with random network distillation (the paper: in MiniHack)."""
-    rnd_advantage: float = 0.01
-    """RND: the weight of the intrinsic advantage beside the extrinsic one."""
-    rnd_discount: float = 0.99
-    """RND: the discount of the intrinsic rewards, which do not end with an episode."""
-    rnd_loss_weight: float = 0.01
-    """RND: the weight of the predictor's loss."""
-    rnd_learning_rate: float = 3e-4
-    """RND: the predictor's step size."""
-
-
-@dataclasses.dataclass(frozen=True)
 class Config:
-    """What one program trains: every condition with every seed."""
+    """Every condition with every seed, in one environment with one network.
+
+    maskless.train(maskless.Config(env="staircase", conditions=("masked",), frames=100_000))
+    """
 
     env: str
+    """An id that `maskless.make` knows; "object:NAME" for an environment that was handed in."""
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     net: str = "mlp"
+    """"mlp", "gru" or "hybrid"; "custom:NAME" for a network that was handed in."""
     width: int | None = None
     """Width of the network's layers; None: the paper's."""
     conditions: tuple[str, ...] = ("masked",)
+    """What is compared, perhaps with numbers of their own: see `maskless.grid`."""
     seeds: int = 1
     first_seed: int = 0
     frames: int = 1_000_000
@@ -80,6 +41,8 @@ class Config:
     losses are float32 always."""
     diagnostics: bool = True
     """Measure suppression, feature correlation and the classifier in every update."""
+    optimizer: str = "adam"
+    """"custom" for an optimiser that was handed in."""
 
     @property
     def frames_per_update(self) -> int:
@@ -96,7 +59,10 @@ class Config:
         return [(name, seed) for name in self.conditions for seed in seeds]
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"conditions": list(self.conditions)}
+        content = dataclasses.asdict(self) | {"conditions": list(self.conditions)}
+        if self.optimizer == "adam":  # as in folders from before there were others
+            del content["optimizer"]
+        return content
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> "Config":
@@ -111,12 +77,8 @@ class Config:
             ) from error
 
 
-_PAPER: dict[str, dict[str, Any]] = {
-    "mlp": {},
-    "gru": {},
-    "hybrid": {"rollout": 128, "discount": 0.999, "entropy": 0.002},
-}
-# Small enough for two cores: a narrow network, few environments, fewer passes over each batch.
+# Small enough for two cores: few environments, fewer passes over each batch. (A narrow network
+# belongs to it: `Network.cpu_width`.)
 _CPU: dict[str, Any] = {
     "num_envs": 64,
     "rollout": 64,
@@ -124,45 +86,42 @@ _CPU: dict[str, Any] = {
     "epochs": 2,
     "learning_rate": 1e-3,
 }
-_CPU_WIDTH = {"mlp": 128, "gru": 128, "hybrid": 64}
 PRESETS = ("paper", "cpu")
 
 
-def preset(name: str, net: str, *, rnd: bool = False) -> tuple[Hyperparameters, int | None]:
-    """The hyperparameters and the network width of a preset for one kind of network.
+def preset(
+    name: str, *, net: Mapping[str, Any] | None = None, env: Mapping[str, Any] | None = None
+) -> Hyperparameters:
+    """`paper`: the paper's table. `cpu`: small enough to learn something visible on two cores.
 
-    `paper`: the paper's table. `cpu`: small enough to learn something visible on two cores.
-    `rnd`: for a game with one reward at its end. Of the paper's numbers one changes there: with its
-    lambda of 0.8 that reward hardly reaches beyond the last steps, and the corridor's runs learn to
-    stand still before they have learned to walk (docs/training.md).
+    `net`, `env`: what the network and the environment need (`default_hyperparameters` of each).
     """
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
-    if net not in _PAPER:
-        raise UnknownNameError("network", net, _PAPER)
-    paper = Hyperparameters(rnd=rnd, **_PAPER[net] | ({"gae_lambda": 0.95} if rnd else {}))
-    if name == "paper":
-        return paper, None
-    return dataclasses.replace(paper, **_CPU), _CPU_WIDTH[net]
+    paper = Hyperparameters(**{**(net or {}), **(env or {})})
+    return paper if name == "paper" else dataclasses.replace(paper, **_CPU)
 
 
-def check(config: Config) -> None:
-    """Refuses, before anything compiles, what cannot be trained."""
-    _check_numbers(config)
+def check(config: Config, *, recurrent: bool = False, rollout_unit: int = 1) -> None:
+    """Refuses, before anything compiles, what cannot be trained.
+
+    `recurrent`, `rollout_unit`: of the network.
+    """
+    _check_runs(config)
     ppo = config.ppo
-    if config.net == "mlp":
-        whole, of_what = config.frames_per_update, "samples (num_envs * rollout)"
-    else:
+    if recurrent:
         whole, of_what = ppo.num_envs, "environments (a memory needs whole ones)"
+    else:
+        whole, of_what = config.frames_per_update, "samples (num_envs * rollout)"
     if whole % ppo.minibatches:
         raise MasklessError(
             f"{whole} {of_what} cannot be divided into {ppo.minibatches} minibatches: choose"
             f" minibatches that divide {whole}."
         )
-    if config.net == "hybrid" and ppo.rollout % 64:
+    if ppo.rollout % rollout_unit:
         raise MasklessError(
-            f"The hybrid learns over windows of 64 steps: a rollout of {ppo.rollout} must be a"
-            " multiple of 64."
+            f"The {config.net} learns over windows of {rollout_unit} steps: a rollout of"
+            f" {ppo.rollout} must be a multiple of {rollout_unit}."
         )
     if config.frames < config.frames_per_update:
         raise MasklessError(
@@ -172,36 +131,18 @@ def check(config: Config) -> None:
         )
     if config.precision not in PRECISIONS:
         raise UnknownNameError("precision", config.precision, PRECISIONS)
-    for name in config.conditions:
-        condition(name)
-    if len(set(config.conditions)) < len(config.conditions):
-        raise MasklessError(f"A condition is named twice: {' '.join(config.conditions)}.")
 
 
-_AT_LEAST_ONE = ("num_envs", "rollout", "minibatches", "epochs")
-_POSITIVE = ("learning_rate", "clip", "max_gradient_norm", "adam_epsilon", "rnd_learning_rate")
-_NOT_NEGATIVE = ("entropy", "value_weight", "rnd_advantage", "rnd_loss_weight")
-_SHARES = ("discount", "gae_lambda", "rnd_discount")
-
-
-def _check_numbers(config: Config) -> None:
+def _check_runs(config: Config) -> None:
     if not config.conditions:
         raise MasklessError("Name at least one condition to train.")
     if config.seeds < 1:
         raise MasklessError(f"seeds must be at least 1, not {config.seeds}.")
     if config.width is not None and config.width < 1:
         raise MasklessError(f"width must be at least 1, not {config.width}.")
-    for name in _AT_LEAST_ONE + _POSITIVE + _NOT_NEGATIVE + _SHARES:
-        value = getattr(config.ppo, name)
-        if not math.isfinite(value):
-            raise MasklessError(f"{name} must be a number, not {value}.")
-        if name in _AT_LEAST_ONE and value < 1:
-            raise MasklessError(f"{name} must be at least 1, not {value}.")
-        if name in _POSITIVE and value <= 0:
-            raise MasklessError(f"{name} must be above 0, not {value}.")
-        if name in _NOT_NEGATIVE and value < 0:
-            raise MasklessError(f"{name} must not be negative; it is {value}.")
-        if name in _SHARES and not 0 <= value <= 1:
-            raise MasklessError(f"{name} must be between 0 and 1, not {value}.")
-    if config.ppo.rnd_discount == 1:
-        raise MasklessError("rnd_discount must be below 1: novelty never ends with an episode.")
+    check_hyperparameters(config.ppo)
+    for name in config.conditions:
+        condition(name)
+        check_hyperparameters(with_numbers(config.ppo, numbers(name)))
+    if len(set(config.conditions)) < len(config.conditions):
+        raise MasklessError(f"A condition is named twice: {' '.join(config.conditions)}.")

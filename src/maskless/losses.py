@@ -18,7 +18,7 @@ def clipped_policy_loss(
     old_log_probs: Float[Array, "..."],
     advantages: Float[Array, "..."],
     *,
-    clip: float = 0.2,
+    clip: float | Float[Array, ""] = 0.2,
 ) -> Float[Array, ""]:
     """PPO: - E [ min(r A, clip(r, 1 - clip, 1 + clip) A) ], r = pi(a) / pi_old(a) of the actions
     taken. Both log-probabilities are those under the mask that was applied."""
@@ -32,7 +32,7 @@ def clipped_value_loss(
     old_values: Float[Array, "..."],
     targets: Float[Array, "..."],
     *,
-    clip: float = 0.2,
+    clip: float | Float[Array, ""] = 0.2,
 ) -> Float[Array, ""]:
     """1/2 E [ max((V - target)^2, (V_clipped - target)^2) ], V_clipped within `clip` of V_old."""
     clipped = old_values + jnp.clip(values - old_values, -clip, clip)
@@ -61,9 +61,9 @@ def kl_balanced_loss(
     gamma: float | Float[Array, ""] = 2.0,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
-    uniform_fallback: float | Float[Array, ""] = 1.0,
-    literal: float | Float[Array, ""] = 0.0,
-    acting: float | Float[Array, ""] = 0.0,
+    uniform_fallback: bool | Bool[Array, ""] = True,
+    literal: bool | Bool[Array, ""] = False,
+    acting: bool | Bool[Array, ""] = False,
 ) -> Float[Array, ""]:
     """Eq. 13: - E_s [ sum_a w_a (1 - p_a)^gamma log p_a ] with the weights of `kl_weights`."""
     weights = kl_weights(
@@ -86,20 +86,20 @@ def kl_weights(
     *,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
-    uniform_fallback: float | Float[Array, ""] = 1.0,
-    literal: float | Float[Array, ""] = 0.0,
-    acting: float | Float[Array, ""] = 0.0,
+    uniform_fallback: bool | Bool[Array, ""] = True,
+    literal: bool | Bool[Array, ""] = False,
+    acting: bool | Bool[Array, ""] = False,
 ) -> Float[Array, "... actions"]:
     """Eq. 12, normalised per state: how much a mistake about each action would change the policy.
 
     w_a = pi(a) |log pi_oracle(a) - log pi_predicted(a)| with the unmasked policy pi. (With
-    pi_oracle in its place, `literal` 1, the loss collapses to "everything is valid".)
+    pi_oracle in its place, `literal`, the loss collapses to "everything is valid".)
     `soft_mask` is added to the logits of invalid actions in both policies, which keeps the
     logarithms finite. Where the masks agree, so that the weights sum to less than `LEAST_WEIGHT`,
-    they are uniform, which makes this the focal loss of that state; with `uniform_fallback` 0 they
+    they are uniform, which makes this the focal loss of that state; without `uniform_fallback` they
     are zero there. No gradient flows through.
 
-    `acting` 1, ours: w_a = |pi_oracle(a) - pi_predicted(a)| under hard masks. What the unmasked
+    `acting`, ours: w_a = |pi_oracle(a) - pi_predicted(a)| under hard masks. What the unmasked
     policy does where it never acts says nothing: it can all but rule out an action that the mask
     leaves as the best one, and then a mistake about it would never be noticed.
     """
@@ -126,20 +126,20 @@ def raw_kl_weights(
     *,
     threshold: float | Float[Array, ""] = 0.5,
     soft_mask: float = -20.0,
-    literal: float | Float[Array, ""] = 0.0,
-    acting: float | Float[Array, ""] = 0.0,
+    literal: bool | Bool[Array, ""] = False,
+    acting: bool | Bool[Array, ""] = False,
 ) -> Float[Array, "... actions"]:
     """Eq. 12 before normalising. Rows that sum to less than `LEAST_WEIGHT` get uniform weights;
     their share is worth logging."""
-    predicted = jax.nn.sigmoid(validity_logits) > threshold
+    predicted = masking.predicted_mask(validity_logits, threshold)
     oracle = jax.nn.log_softmax(policy_logits + soft_mask * ~valid)
     guess = jax.nn.log_softmax(policy_logits + soft_mask * ~predicted)
-    policy = jnp.where(literal > 0.5, jnp.exp(oracle), jax.nn.softmax(policy_logits))
+    policy = jnp.where(literal, jnp.exp(oracle), jax.nn.softmax(policy_logits))
     moved = jnp.abs(
         jnp.exp(masking.masked_log_softmax(policy_logits, valid))
         - jnp.exp(masking.masked_log_softmax(policy_logits, predicted))
     )
-    return jnp.where(acting > 0.5, moved, policy * jnp.abs(oracle - guess))
+    return jnp.where(acting, moved, policy * jnp.abs(oracle - guess))
 
 
 def _focal_terms(

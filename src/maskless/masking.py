@@ -75,15 +75,9 @@ def decide(
     `greedy`: always the most probable action; then no key is needed.
     """
     fallback = falls_back(mask)
-    if forbidden is None:
-        mask = mask | fallback[..., None]
-    else:
-        mask = fall_back(mask, forbidden)
+    mask = mask | fallback[..., None] if forbidden is None else fall_back(mask, forbidden)
     log_probs = masked_log_softmax(logits, mask)
-    if greedy or key is None:
-        action = jnp.argmax(log_probs, axis=-1)
-    else:
-        action = sample(key, log_probs)
+    action = jnp.argmax(log_probs, axis=-1) if greedy or key is None else sample(key, log_probs)
     log_prob = jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
     return Decision(action, log_prob, log_probs, mask, fallback)
 

@@ -3,32 +3,20 @@ budget."""
 
 import dataclasses
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array
 
 from maskless.conditions import condition
 from maskless.envs import VectorEnv
-from maskless.evaluation.evaluate import summarise
-from maskless.evaluation.player import (
-    MASKS,
-    STEPS,
-    MaskSource,
-    Play,
-    Seen,
-    advance,
-    begin,
-    mask_source,
-)
-from maskless.training.program import Program, of_run, together
+from maskless.evaluation.episodes import MASKS, Choice, Play, mask_source
+from maskless.evaluation.player import BatchedPlayer
+from maskless.evaluation.summary import summarise
+from maskless.training.program import Program, of_run
 from maskless_paper.thinning import rounded
-
-Playing = tuple[Play, Int[Array, "envs episodes achievements"]]
-"""Where an evaluation stands, and which achievements each episode has unlocked."""
 
 
 class Evaluator:
@@ -39,82 +27,44 @@ class Evaluator:
         """`episodes`: of each environment; `steps`: after so many, what is still being played is
         counted as it stands. An agent that neither dies nor wins plays for ten thousand steps, and
         all others wait for it."""
-        self._learner, self._episodes, self._steps = program.learner, episodes, steps
-        self._venv = VectorEnv(program.learner.env, program.learner.config.ppo.num_envs)
+        self._learner, self._steps = program.learner, steps
         self.seconds: float | None = None
         """What the last evaluation took, without compiling; None: there has been none."""
-        runs = program.learner.config.runs
-        self._thresholds = jnp.array([condition(name).threshold for name, _ in runs])
-        seeds = sorted({seed for _, seed in runs})
-        keys = [jax.random.fold_in(jax.random.key(0), seed) for seed in seeds]
-        self._keys = jnp.stack(keys)
-        self._seed_of_run = jnp.array([seeds.index(seed) for _, seed in runs])
-        over_masks = jax.vmap(self._advance, (None, None, 0, 0))
-        self._sources = together(
-            [mask_source(masks, program.learner.env.num_actions) for masks in MASKS]
+        env, config = program.learner.env, program.learner.config
+        venv = VectorEnv(env, config.ppo.num_envs)
+        envs, names = jnp.arange(venv.num_envs), len(env.achievement_names)
+
+        def fold(unlocked: Array, before: Play, step: Choice) -> Array:
+            # What the very last step of an episode unlocks is not counted: by then it is over.
+            now = jax.vmap(env.achievements)(before.actor.worlds.states)
+            return unlocked.at[envs, before.episode].max(now.astype(jnp.int8), mode="drop")
+
+        self._thresholds = jnp.array([condition(name).threshold for name, _ in config.runs])
+        self._player = BatchedPlayer(
+            venv,
+            program.learner.net,
+            [seed for _, seed in config.runs],
+            [mask_source(masks, env.num_actions) for masks in MASKS],
+            episodes,
+            accumulator=lambda: jnp.zeros((venv.num_envs, episodes, names), jnp.int8),
+            fold=fold,
+            greedy=False,
         )
-        self._go_on: Any = jax.jit(jax.vmap(over_masks, (0, 0, None, 0)), donate_argnums=3)
-        self._start: Any = jax.jit(self._begin_all)
 
     def compile(self, params: Any) -> None:
-        """Both programs, side by side; of `params` the shapes will do. Without this they compile
-        when they are first needed."""
-        states = jax.eval_shape(self._start, self._keys)
-        lowered = (
-            self._start.lower(self._keys),
-            self._go_on.lower(params, self._thresholds, self._sources, states),
-        )
-        with ThreadPoolExecutor(2) as pool:
-            self._start, self._go_on = pool.map(lambda program: program.compile(), lowered)
+        """Of `params`, [runs, ...], shapes will do. Without this, it compiles when first needed."""
+        self._player.compile(params, self._thresholds)
 
     def __call__(self, params: Any) -> list[dict[str, Any]]:
         """One entry for each run and kind of mask. `params`: [runs, ...]"""
         began = time.monotonic()
-        state = self._start(self._keys)
-        for _ in range(0, self._steps, STEPS):
-            state = self._go_on(params, self._thresholds, self._sources, state)
-            if np.asarray(state[0].record.finished).all():
-                break
-        record, unlocked = jax.device_get((state[0].record, state[1]))
+        played = self._player.play(params, self._thresholds, max_steps=self._steps)
         self.seconds = time.monotonic() - began
         return [
-            self._entry(run, masks, of_run(of_run((record, unlocked), number), mode))
+            self._entry(run, masks, of_run(of_run(played, number), mode))
             for number, run in enumerate(self._learner.config.runs)
             for mode, masks in enumerate(MASKS)
         ]
-
-    def _begin_all(self, keys: PRNGKeyArray) -> Playing:
-        """[runs, masks, ...], with the levels of each seed made once."""
-        by_seed = jax.vmap(self._begin)(keys)
-
-        def spread(x: Array) -> Array:
-            mine = x[self._seed_of_run]
-            return jnp.repeat(mine[:, None], len(MASKS), axis=1)
-
-        return jax.tree.map(spread, by_seed)
-
-    def _begin(self, key: PRNGKeyArray) -> Playing:
-        venv = self._venv
-        names = len(venv.env.achievement_names)
-        unlocked = jnp.zeros((venv.num_envs, self._episodes, names), jnp.int8)
-        return begin(venv, self._learner.net, key, self._episodes), unlocked
-
-    def _advance(
-        self, params: Any, threshold: Array, source: MaskSource, state: Playing
-    ) -> Playing:
-        """Some steps of every environment, then new levels."""
-        venv, net = self._venv, self._learner.net
-        envs = jnp.arange(venv.num_envs)
-
-        def watch(unlocked: Array, before: Play, step: Seen) -> Array:
-            # What the very last step of an episode unlocks is not seen: by then it is over.
-            now = jax.vmap(venv.env.achievements)(before.actor.worlds.states)
-            return unlocked.at[envs, before.episode].max(now.astype(jnp.int8), mode="drop")
-
-        play, unlocked = state
-        return advance(
-            venv, net, params, play, source, threshold, unlocked, greedy=False, watch=watch
-        )
 
     def _entry(
         self, run: tuple[str, int], masks: str, played: tuple[Any, np.ndarray]
@@ -128,7 +78,7 @@ class Evaluator:
             "condition": run[0],
             "seed": run[1],
             "masks": masks,
-            "classifier": condition(run[0]).strength > 0,
+            "classifier": condition(run[0]).has_classifier,
             "episodes": episodes,
             "unfinished": int(episodes - record.finished.sum()),
             **{name: rounded(value) for name, value in numbers.items()},

@@ -16,13 +16,15 @@ from typing import Any
 
 import jax
 
+from maskless.api import train
 from maskless.errors import MasklessError
 from maskless.files import output_folder, write_text
 from maskless.ppo.learner import TrainState
 from maskless.provenance import provenance
+from maskless.training.folder import read_config, run_folder
 from maskless.training.log import read_metrics
 from maskless.training.program import Program
-from maskless.training.train import Keeping, read_config, resume, run_folder, train
+from maskless.training.session import Progress
 from maskless_paper.evaluator import Evaluator
 from maskless_paper.studies import Plan
 from maskless_paper.thinning import thin
@@ -31,7 +33,7 @@ FORMAT = 1
 """Of the JSON; raised when what was written before cannot be read any more."""
 KEPT = "result.json"
 """What is known of all runs of a training, in its folder."""
-KEEPING = Keeping(checkpoint_minutes=20.0, keep=1)
+KEEPING: dict[str, Any] = {"checkpoint_minutes": 20.0, "keep": 1}
 """All worlds of all runs are gigabytes: they are saved seldom, and at the end."""
 TO_EVALUATE, TO_COMPILE = 25.0, 90.0
 """Seconds that are set aside for the first evaluation, and before it has been compiled."""
@@ -67,11 +69,16 @@ def run_study(
         return result
     _compile_once(runs)
     session = _Session(plan, folder, path, earlier, minutes, say)
-    if (folder / "config.json").exists():
-        finished = resume(folder, keeping=KEEPING, visitor=session.visit, warn=say)
-    else:
-        finished = train(plan.config, folder, keeping=KEEPING, visitor=session.visit)
-    if not (finished or session.out_of_time):
+    begun = (folder / "config.json").exists()
+    training = train(
+        None if begun else plan.config,
+        folder=folder,
+        resume=begun,
+        callback=session.visit,
+        warn=say,
+        **KEEPING,
+    )
+    if not (training.complete or session.out_of_time):
         raise MasklessError(f"{plan.study} was interrupted; the same command goes on with it.")
     if session.result is None:
         raise MasklessError(
@@ -161,8 +168,9 @@ class _Session:
         self.out_of_time = False
         self.result: Result | None = None
 
-    def visit(self, program: Program, states: TrainState, done: int) -> bool:
+    def visit(self, progress: Progress) -> bool:
         """Evaluates at the budgets and when the time is up; True: stop."""
+        program, states, done = progress.program, progress.states, progress.update
         now = time.monotonic()
         since, self._last_visit = now - self._last_visit, now
         if self._first is None:

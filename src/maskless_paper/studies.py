@@ -11,8 +11,11 @@ ten minutes on one H200) or `paper` (its full budget).
 import dataclasses
 from typing import Any, Literal, get_args
 
-from maskless.config import Config, Hyperparameters, preset
+from maskless.config import Config, preset
+from maskless.envs import make
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.hyperparameters import Hyperparameters
+from maskless.nets import NETS
 
 Scale = Literal["smoke", "cpu", "gpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -281,15 +284,21 @@ def _conditions(training: str, scale: Scale) -> tuple[str, ...]:
 
 def _config(study: Study, scale: Scale, conditions: tuple[str, ...]) -> Config:
     corridor = study.world == "corridor"
-    ppo, width = preset("cpu" if scale == "cpu" else "paper", study.net, rnd=corridor)
+    env = "corridor-r2" if corridor and scale == "cpu" else _ENVIRONMENTS[study.world]
+    net = NETS[study.net]
+    ppo = preset(
+        "cpu" if scale == "cpu" else "paper",
+        net=net.default_hyperparameters,
+        env=make(env).default_hyperparameters,
+    )
     # Only the paper's own budget ends with a learning rate of zero: shorter runs are cut off where
     # the time is up, and their first half must be that of a run half as long.
     ppo = dataclasses.replace(ppo, anneal=scale == "paper")
     return Config(
-        env="corridor-r2" if corridor and scale == "cpu" else _ENVIRONMENTS[study.world],
+        env=env,
         env_options={"rules": "paper"} | study.env_options,
         net=study.net,
-        width=width,
+        width=net.cpu_width if scale == "cpu" else None,
         conditions=conditions,
         seeds={"cpu": 1, "gpu": study.gpu_seeds, "paper": 4}[scale],
         frames=_FRAMES[study.world][scale],

@@ -9,7 +9,7 @@ from maskless.cli.audit import Audit
 from maskless.cli.eval import Eval
 from maskless.cli.export import Export
 from maskless.errors import MasklessError
-from maskless.evaluation.evaluate import evaluate
+from maskless.evaluation.summary import evaluate
 from maskless.policy.artifact import change_policy
 from maskless.policy.overrides import Override
 

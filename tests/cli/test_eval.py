@@ -9,7 +9,7 @@ import pytest
 
 from maskless.cli.eval import Eval
 from maskless.errors import MasklessError
-from maskless.evaluation.evaluate import (
+from maskless.evaluation.summary import (
     bootstrap_interval,
     evaluate,
     read_evaluation,

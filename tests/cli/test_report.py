@@ -9,7 +9,7 @@ import pytest
 
 from maskless.cli.report import Report
 from maskless.errors import MasklessError
-from maskless.evaluation.evaluate import Evaluation, RunEvaluation, Summary
+from maskless.evaluation.summary import Evaluation, RunEvaluation, Summary
 
 
 def test_a_page_is_made_of_what_there_is(training, tmp_path, capsys):

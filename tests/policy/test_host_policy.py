@@ -12,7 +12,7 @@ from maskless.cli.override import OverrideCommand
 from maskless.errors import MasklessError
 from maskless.evaluation.audit import audit_predictions
 from maskless.evaluation.checkpointed import load_trained
-from maskless.evaluation.evaluate import evaluate
+from maskless.evaluation.summary import evaluate
 from maskless.evaluation.sampling import Player
 from maskless.policy.acting import as_array, load
 from maskless.policy.artifact import change_policy

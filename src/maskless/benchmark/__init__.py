@@ -1,8 +1,8 @@
 """How fast training is: frames per second with learning and diagnostics, against upstream's game.
 
 Each case is the program that `maskless train` runs, compiled and measured by itself; the speed of
-upstream's step alone is measured in the same run, so that their ratio does not depend on the
-machine's mood.
+upstream's step alone is measured in the same run, so that their ratio is comparable across
+machines.
 """
 
 import dataclasses
@@ -16,12 +16,13 @@ import jax
 import jax.numpy as jnp
 
 from maskless.benchmark.profiling import profile
-from maskless.config import Config, check, preset
 from maskless.envs import make
 from maskless.errors import UnknownNameError
 from maskless.training.program import Program
+from maskless.training.request import Request, make_request
 
 CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")
+UPSTREAM_GAMES = ("craftax", "craftax-classic")
 UPSTREAM_ENVS, UPSTREAM_STEPS = 1024, 32
 
 
@@ -36,16 +37,14 @@ class Case:
     """Frames per second of all runs together that we want on one H200."""
     preset: str = "paper"
 
-    def config(self, precision: str) -> Config:
-        ppo, width = preset(self.preset, self.net, rnd="corridor" in self.env)
-        return Config(
-            env=self.env,
+    def request(self, precision: str) -> Request:
+        return make_request(
+            self.env,
+            CONDITIONS[: min(4, self.runs)],
             net=self.net,
-            width=width,
-            conditions=CONDITIONS[: min(4, self.runs)],
             seeds=max(1, self.runs // 4),
             frames=10**9,
-            ppo=ppo,
+            preset_name=self.preset,
             precision=precision,
         )
 
@@ -88,11 +87,11 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Every case, for about `seconds` each, after all have been compiled, side by side."""
     for case in suite:
-        check(case.config(precision))
+        case.request(precision)
     workers = max(1, (os.cpu_count() or 1) // 4)
     results = []
     with ThreadPoolExecutor(workers) as pool:
-        games = sorted({case.env for case in suite if case.env.startswith("craftax")})
+        games = sorted({case.env for case in suite if case.env in UPSTREAM_GAMES})
         steps = {game: pool.submit(_compile_upstream, game) for game in games}
         waiting = [pool.submit(_compile, case, precision) for case in suite]
         # A compiler beside them would slow down programs of thousands of small kernels.
@@ -109,8 +108,7 @@ def measure(
 
 
 def _compile(case: Case, precision: str) -> tuple[Program, Any, float]:
-    config = case.config(precision)
-    program = Program(config, make(config.env, **config.env_options), visit_every=64)
+    program = Program(case.request(precision), chunk=64)
     started = time.monotonic()
     compiled = program.compile()
     return program, compiled, time.monotonic() - started
@@ -122,7 +120,7 @@ def _measure(
     config = program.learner.config
     states, _ = program.advance(program.start(), 1)
     states, _, first = _timed(program, states, 1)
-    updates = int(max(2, min(program.visit_every, seconds / first)))
+    updates = int(max(2, min(program.chunk, seconds / first)))
     states, metrics, taken = _timed(program, states, updates)
     memory = compiled.memory_analysis()
     found = {}

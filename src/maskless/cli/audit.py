@@ -40,31 +40,31 @@ class Audit:
 
     def run(self) -> None:
         from maskless.evaluation.audit import audit_predictions
-        from maskless.evaluation.checkpointed import load_trained, not_in_force
+        from maskless.evaluation.runs import load_runs, stale_artifact_warnings
         from maskless.report.audit import print_audit, save_audit
 
         if not 1 <= self.states < math.inf:
             raise MasklessError(f"states must be a number of at least 1, not {self.states}.")
-        trained = load_trained(self.run_folder)
-        runs = trained.runs
+        loaded = load_runs(self.run_folder)
+        runs = loaded.runs
         if len(runs) > 1:  # of a single one without a classifier, the audit says so
             runs = [run for run in runs if run.has_classifier] or runs[:1]
         for run in runs:
             with _Bars(f"{run.name}, seed {run.seed}", int(self.states)) as update:
                 audit = audit_predictions(
-                    trained,
+                    loaded,
                     run,
                     states=int(self.states),
                     episodes=self.episodes,
                     num_envs=self.envs,
                     examples=self.examples,
                     seed=self.seed,
-                    progress=update,
+                    report=update,
                 )
             print_audit(audit, OUT)
-            for sentence in not_in_force([run.folder]):
+            for sentence in stale_artifact_warnings([run]):
                 OUT.print(sentence, markup=False, soft_wrap=True)
-            for path in save_audit(audit, trained.env, run.folder):
+            for path in save_audit(audit, loaded.env, run.folder):
                 OUT.print(f"wrote {path}", soft_wrap=True)
 
 

@@ -52,9 +52,9 @@ class Calibrate:
     def run(self) -> None:
         from maskless.errors import MasklessError
         from maskless.evaluation.calibration import CHECKS, calibrate, check_settings
-        from maskless.evaluation.checkpointed import environment_of
-        from maskless.evaluation.sampling import ENVS, Player
-        from maskless.evaluation.stages import check_oracle, usual_envs
+        from maskless.evaluation.player import check_oracle, default_envs
+        from maskless.evaluation.runs import environment_of
+        from maskless.evaluation.sampling import ENVS, EpisodeSampler
         from maskless.policy.acting import load
         from maskless.policy.artifact import change_policy, find_policy
 
@@ -64,21 +64,21 @@ class Calibrate:
         policy = load(self.run_folder)
         env = environment_of(self.run_folder, policy, self.env)
         check_oracle(env, "calibrate the policy in an environment that has masks, with --env")
-        envs = self.envs or usual_envs(env, ENVS)
+        envs = self.envs or default_envs(env, ENVS)
         total = (1 + CHECKS) * self.episodes
         with (
-            Player(policy, env, envs=min(envs, self.episodes)) as player,
+            EpisodeSampler(policy, env, envs=min(envs, self.episodes)) as sampler,
             ProgressBar("playing (compiling first)", total, "episodes") as update,
         ):
             found = calibrate(
-                player,
+                sampler,
                 mode=self.mode,
                 episodes=self.episodes,
                 alpha=self.alpha,
                 delta=self.delta,
                 rare=self.rare,
                 seed=self.seed,
-                progress=update,
+                report=update,
             )
         print_calibration(policy, found)
         if self.dry_run:

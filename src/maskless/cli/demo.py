@@ -7,7 +7,6 @@ from pathlib import Path
 from maskless.cli.common import OUT
 from maskless.cli.eval import Eval
 from maskless.cli.report import Report
-from maskless.config import Config, preset
 from maskless.files import output_folder
 
 CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")
@@ -29,9 +28,10 @@ class Demo:
     """Folder for the results; an older demo in it is replaced."""
 
     def run(self) -> None:
+        from maskless.api import train
         from maskless.diagnostics.suppression_warning import suppressed_actions
+        from maskless.training.folder import run_folder
         from maskless.training.log import read_metrics
-        from maskless.training.train import run_folder, train
 
         OUT.print(
             "The staircase: a corridor of 40 cells with a ladder at its end. [bold]descend[/] works"
@@ -41,21 +41,12 @@ class Demo:
         if (self.out / "config.json").exists():
             shutil.rmtree(self.out)
         output_folder(self.out.parent)
-        ppo, width = preset("cpu", "mlp")
-        config = Config(
-            env="staircase", conditions=CONDITIONS, frames=int(self.frames), width=width, ppo=ppo
-        )
-        if not train(config, self.out):
+        training = train("staircase", CONDITIONS, frames=self.frames, preset="cpu", folder=self.out)
+        if not training.complete:
             return
         log = read_metrics(run_folder(self.out, ("unmasked", 0)))
-        for found in suppressed_actions(log[: len(log) // 4], _action_names()):
+        for found in suppressed_actions(log[: len(log) // 4], training.request.env.action_names):
             OUT.print(f"A quarter into [bold]unmasked[/]: {found.sentence}")
         Eval(self.out, episodes=512).run()
         Report((self.out,)).run()
         OUT.print("\nYour own environment: docs/environments.md     Everything: maskless --help")
-
-
-def _action_names() -> tuple[str, ...]:
-    import maskless
-
-    return maskless.make("staircase").action_names

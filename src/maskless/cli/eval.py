@@ -42,8 +42,8 @@ class Eval:
     """Play in another environment, with the same observations and actions."""
 
     def run(self) -> None:
-        from maskless.evaluation.checkpointed import find_runs, is_artifact, not_in_force
-        from maskless.evaluation.evaluate import evaluate
+        from maskless.evaluation import evaluate
+        from maskless.evaluation.runs import find_runs, is_artifact, stale_artifact_warnings
         from maskless.report.evaluation import print_evaluation
 
         if not 1 <= self.episodes < math.inf:
@@ -59,10 +59,10 @@ class Eval:
                 greedy=self.greedy,
                 seed=self.seed,
                 env=self.env,
-                progress=update,
+                report=update,
             )
         print_evaluation(evaluation, OUT)
-        for sentence in not_in_force([run.folder for run in evaluation.runs]):
+        for sentence in stale_artifact_warnings(evaluation.runs):
             OUT.print(sentence, markup=False, soft_wrap=True)
         for path in evaluation.save():
             OUT.print(f"wrote {path}", soft_wrap=True)

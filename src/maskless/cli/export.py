@@ -56,7 +56,7 @@ class Export:
         if has_one or not (run / "checkpoints").is_dir():
             return find_policy(run)
         from maskless.conditions import condition
-        from maskless.evaluation.checkpointed import load_runs
+        from maskless.evaluation.runs import load_runs
 
         trained = load_runs(run, warn=OUT.print)
         (newest,) = trained.runs

@@ -125,14 +125,14 @@ class OverrideCommand:
     def _show_changes(self, policy: "Policy", rules: "Sequence[Override]") -> None:
         import jax
 
-        from maskless.evaluation.checkpointed import environment_of
         from maskless.evaluation.dry_run import dry_run
-        from maskless.evaluation.sampling import ENVS, Player
-        from maskless.evaluation.stages import has_oracle, usual_envs
+        from maskless.evaluation.player import default_envs
+        from maskless.evaluation.runs import environment_of
+        from maskless.evaluation.sampling import ENVS, EpisodeSampler
 
         env = environment_of(self.run_folder, policy, self.env)
-        envs = min(usual_envs(env, ENVS), self.episodes)
-        with Player(policy, env, envs=envs) as player:
+        envs = min(default_envs(env, ENVS), self.episodes)
+        with EpisodeSampler(policy, env, envs=envs) as player:
             played = player.play(jax.random.key(self.seed), self.episodes, masks="predicted")
         found = dry_run(policy, rules, played.states)
         table = Table(title=f"what would change in {found.states:,} states the policy visits")
@@ -142,7 +142,7 @@ class OverrideCommand:
         for name, *counts in zip(policy.action_names, *columns, strict=True):
             if any(counts):
                 texts = [f"{n:,}" for n in counts]
-                if not has_oracle(env):
+                if not env.has_masks:
                     texts[1] = texts[3] = "–"
                 table.add_row(name, *texts)
         OUT.print(table)

@@ -1,33 +1,76 @@
 """`maskless train`: all conditions and seeds in one program, into one folder."""
 
 import argparse
+import ast
+import contextlib
 import dataclasses
+import inspect
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from maskless import config as presets
 from maskless.cli.common import ERR, OUT
-from maskless.config import Config, Hyperparameters
+from maskless.conditions import CONDITIONS, DEFAULT_CONDITIONS
 from maskless.errors import MasklessError
+from maskless.hyperparameters import VARYING, Hyperparameters
 
 NO_ENV = ""
-_OF_PROCESSES = ("coordinator", "processes", "process")
+_PROCESS_FLAGS = ("coordinator", "processes", "process")
+_WITH_RESUME = ("resume", "checkpoint_minutes", "keep", "tensorboard", "wandb", "distributed")
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    """The docstring after each field of a dataclass: the help of its flag."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def _flags_of(ppo: Hyperparameters) -> dict[str, Any]:
+    return {
+        name: (value,) if name in VARYING else value
+        for name, value in dataclasses.asdict(ppo).items()
+    }
+
+
+_DOCS = _field_docs(Hyperparameters)
+PPOFlags: Any = dataclasses.make_dataclass(
+    "PPOFlags",
+    [
+        (
+            field.name,
+            Annotated[
+                tuple[float, ...] if field.name in VARYING else field.type,
+                tyro.conf.arg(help=_DOCS[field.name]),
+            ],
+            dataclasses.field(default=_flags_of(Hyperparameters())[field.name]),
+        )
+        for field in dataclasses.fields(Hyperparameters)
+    ],
+    frozen=True,
+)
+"""`Hyperparameters` as flags: those that may differ from run to run take several values."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Train:
-    """Train PPO under masks, with a feasibility classifier beside it.
+class Train:  # noqa: D101 (its docstring lists the conditions)
+    __doc__ = f"""Train PPO under masks, with a feasibility classifier beside it.
 
     All conditions and seeds run in one compiled program; each run gets its own folder with log,
-    checkpoints and policy. Conditions: masked, unmasked, masked-focal, masked-kl, unmasked-kl,
-    masked-bce, masked-mix, masked-loop; numbers in them can be changed, as in
-    masked-kl:strength=20,gamma=1. Ctrl-C saves and stops.
+    checkpoints and policy. Conditions: {", ".join(CONDITIONS)}; numbers in them can be changed, as
+    in masked-kl:strength=20,gamma=1. Several values of a number, as in --learning-rate 1e-4 3e-4,
+    train a run for each, in the same program. Ctrl-C saves and stops.
 
     Example: maskless train --env corridor-r2 --net mlp --preset cpu --frames 1e6
 
@@ -42,7 +85,7 @@ class Train:
     """An id from `maskless envs`, or your own as importable.module:ClassOrFunction."""
     net: Literal["mlp", "gru", "hybrid"] = "mlp"
     """The network: no memory, a GRU, or Transformer-XL with S5."""
-    conditions: tuple[str, ...] = ("masked", "unmasked", "masked-kl")
+    conditions: tuple[str, ...] = DEFAULT_CONDITIONS
     """What to compare."""
     seeds: int = 1
     """How many seeds of each condition."""
@@ -52,16 +95,14 @@ class Train:
     """Environment steps of each run, such as 1e8."""
     preset: Literal["paper", "cpu"] = "paper"
     """Where the hyperparameters below start from: the paper's table for this network, or numbers
-    for two CPU cores. Their defaults here are those of --preset and --net."""
+    for two CPU cores. Their defaults here are those of --preset, --net and --env."""
     env_options: tuple[str, ...] = ()
     """Options of the environment, such as rules=exact or frozen_penalty=0."""
     width: int | None = None
     """Width of the network's layers; None: the paper's."""
     diagnostics: bool = True
     """Measure suppression, feature correlation and the classifier in every update."""
-    ppo: tyro.conf.OmitArgPrefixes[Hyperparameters] = dataclasses.field(
-        default_factory=Hyperparameters
-    )
+    ppo: tyro.conf.OmitArgPrefixes[PPOFlags] = dataclasses.field(default_factory=PPOFlags)
     out: Path | None = None
     """Folder of the training; default runs/ENV-NET-1, or the next free number."""
     resume: Path | None = None
@@ -89,77 +130,79 @@ class Train:
     """Which of them this is, from 0."""
 
     def run(self) -> None:
+        from maskless.api import train
         from maskless.training import processes
-
-        given = [name for name in _OF_PROCESSES if getattr(self, name) is not None]
-        if self.distributed:
-            with processes.connected(self.coordinator, self.processes, self.process):
-                self._run()
-        elif given:
-            raise MasklessError(f"--{given[0]} is for many processes: add --distributed.")
-        else:
-            self._run()
-
-    def _run(self) -> None:
-        from maskless.training import processes
-        from maskless.training.train import resume, train
 
         started = time.monotonic()
-        with processes.failing_together():
-            keeping = self._keeping()
-            if self.resume is not None:
-                self._refuse_changes()
-            else:
-                config = self._config()
-                presets.check(config)
-        if self.resume is not None:
-            folder = self.resume
-            finished = resume(folder, keeping=keeping, sinks=self._sinks, warn=_warn)
-        else:
-            folder = self.out or _free_folder(config)
+        with self._connected():
+            request, folder = self._request(), self._folder()
             if processes.is_first():
-                _say_which_masks(config)
-            finished = train(config, folder, keeping=keeping, sinks=self._sinks)
-        if not processes.is_first():
-            return
-        if not finished:
+                _say_which_masks(request.get("env"), self.env_options)
+            training = train(
+                **request,
+                folder=folder,
+                resume=self.resume is not None,
+                checkpoint_minutes=self.checkpoint_minutes,
+                keep=self.keep,
+                sinks=self._sinks,
+                warn=_warn,
+            )
+            if not processes.is_first():
+                return
+        if not training.complete:
             OUT.print(f"stopped and saved; go on with: maskless train --resume {folder}")
             return
         OUT.print(f"trained in {time.monotonic() - started:.0f} s into {folder}", soft_wrap=True)
 
-    def _keeping(self) -> Any:
-        from maskless.training.train import Keeping
+    def _connected(self) -> contextlib.AbstractContextManager[None]:
+        """This process as one of many, where that is asked for."""
+        given = [name for name in _PROCESS_FLAGS if getattr(self, name) is not None]
+        if given and not self.distributed:
+            raise MasklessError(f"--{given[0]} is for many processes: add --distributed.")
+        if not self.distributed:
+            return contextlib.nullcontext()
+        from maskless.training import processes
 
-        if self.keep < 1:
-            raise MasklessError(f"keep must be at least 1, not {self.keep}.")
-        return Keeping(checkpoint_minutes=self.checkpoint_minutes, keep=self.keep)
+        return processes.connected(self.coordinator, self.processes, self.process)
 
-    def _config(self) -> Config:
+    def _request(self) -> dict[str, Any]:
+        """What `maskless.train` is asked for."""
+        if self.resume is not None:
+            self._refuse_changes()
+            return {}
         if self.env == NO_ENV:
             raise MasklessError(
                 "Say what to train on: --env ENV (see `maskless envs`), or --resume RUN."
             )
-        if not self.frames >= 1 or self.frames == float("inf"):
-            raise MasklessError(f"frames must be a number of at least 1, not {self.frames}.")
-        return Config(
-            env=self.env,
-            env_options=dict(_option(text) for text in self.env_options),
-            net=self.net,
-            width=self.width,
-            conditions=self.conditions,
-            seeds=self.seeds,
-            first_seed=self.first_seed,
-            frames=int(self.frames),
-            ppo=self.ppo,
-            precision=self.precision,
-            diagnostics=self.diagnostics,
-        )
+        numbers = {name: getattr(self.ppo, name) for name in VARYING}
+        for name, values in numbers.items():
+            if not values:
+                raise MasklessError(f"--{name.replace('_', '-')} needs a number.")
+        several = {name: values for name, values in numbers.items() if len(values) > 1}
+        single = {name: values[0] for name, values in numbers.items()}
+        same = ("conditions", "seeds", "first_seed", "frames", "net", "width", "precision")
+        return {
+            **{name: getattr(self, name) for name in (*same, "preset", "diagnostics", "env")},
+            "env_options": dict(_option(text) for text in self.env_options),
+            "ppo": Hyperparameters(**dataclasses.asdict(self.ppo) | single),
+            **several,
+        }
+
+    def _folder(self) -> Path:
+        if self.resume is not None:
+            return self.resume
+        if self.out is not None:
+            return self.out
+        base, number = f"{self.env.replace(':', '-')}-{self.net}", 1
+        while (Path("runs") / f"{base}-{number}").exists():
+            number += 1
+        return Path("runs") / f"{base}-{number}"
 
     def _refuse_changes(self) -> None:
-        where = ("distributed", *_OF_PROCESSES)
-        free = ("resume", "checkpoint_minutes", "keep", "tensorboard", "wandb", *where)
         for field in dataclasses.fields(self):
-            if field.name not in free and getattr(self, field.name) != getattr(Train(), field.name):
+            if field.name in (*_WITH_RESUME, *_PROCESS_FLAGS):
+                continue
+            if getattr(self, field.name) != getattr(Train(), field.name):
                 raise MasklessError(
                     f"--resume goes on with the folder's own configuration: leave out"
                     f" --{field.name.replace('_', '-')}."
@@ -167,18 +210,18 @@ class Train:
 
     def _sinks(self, folder: Path) -> Sequence[Any]:
         from maskless.training import sinks
+        from maskless.training.folder import read_description
 
-        about = json.loads((folder / "config.json").read_text())
+        about = read_description(folder)
         made: list[Any] = []
         if self.tensorboard:
             made.append(sinks.TensorBoard(folder, about["action_names"]))
         if self.wandb is not None:
-            run = f"{about['condition_name']}-{about['seed']}"
             made.append(
                 sinks.WandB(
                     folder,
                     program=self.wandb,
-                    name=run,
+                    name=f"{about['condition_name']}-{about['seed']}",
                     config=about,
                     action_names=about["action_names"],
                 )
@@ -186,11 +229,17 @@ class Train:
         return made
 
 
-def _say_which_masks(config: Config) -> None:
-    """The default is the paper's, which is not what makes the best agent."""
-    if config.env.startswith("craftax") and "rules" not in config.env_options:
+def _say_which_masks(env: str | None, options: Sequence[str]) -> None:
+    """The default rules are the paper's, which is not what makes the best agent."""
+    if env is None or any(option.startswith("rules=") for option in options):
+        return
+    from maskless.envs import make
+
+    world = make(env, **dict(_option(text) for text in options))
+    if world.exact_rules is not None and world.rules != world.exact_rules:
         ERR.print(
-            "masks: the paper's listing, errors included; without them: --env-options rules=exact",
+            "masks: the paper's listing, errors included; without them: --env-options"
+            f" rules={world.exact_rules}",
             soft_wrap=True,
             highlight=False,
         )
@@ -199,16 +248,27 @@ def _say_which_masks(config: Config) -> None:
 def default_train(arguments: Sequence[str] | None) -> Train:
     """`Train` with the hyperparameters of the preset, network and environment that the command
     line names, so that --help shows the numbers that will be used and any of them can be given."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if "train" not in arguments[:1]:
+        return Train()
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     for name in ("env", "net", "preset"):
         default = next(f.default for f in dataclasses.fields(Train) if f.name == name)
         parser.add_argument(f"--{name}", default=default)
-    known, _ = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    parser.add_argument("--env-options", nargs="*", default=[])
     try:
-        ppo, width = presets.preset(known.preset, known.net, rnd="corridor" in known.env)
-    except MasklessError:
-        return Train()  # tyro will say which names there are
-    return Train(ppo=ppo, width=width)
+        known, _ = parser.parse_known_args(arguments)
+        from maskless.envs import make
+        from maskless.nets import NETS
+        from maskless.training.request import default_hyperparameters
+
+        options = dict(_option(text) for text in known.env_options)
+        env = make(known.env or "staircase", **options)
+        ppo = default_hyperparameters(env, known.net, known.preset)
+    except (MasklessError, argparse.ArgumentError):
+        return Train()  # what is wrong will be said when it is used
+    width = NETS[known.net].cpu_width if known.preset == "cpu" else None
+    return Train(ppo=PPOFlags(**_flags_of(ppo)), width=width)
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -219,14 +279,6 @@ def _option(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def _free_folder(config: Config) -> Path:
-    base = f"{config.env.replace(':', '-')}-{config.net}"
-    number = 1
-    while (Path("runs") / f"{base}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{base}-{number}"
 
 
 def _warn(sentence: str) -> None:

@@ -36,7 +36,7 @@ def measure(
     `valid` is the oracle's mask; an action is predicted valid above the probability `threshold`.
     `stride`: AUROC and calibration look at every so many time steps only, which divides their cost.
     """
-    predicted = jax.nn.sigmoid(validity_logits) > threshold
+    predicted = masking.predicted_mask(validity_logits, threshold)
     weights = losses.raw_kl_weights(
         validity_logits, valid, policy_logits, threshold=threshold, soft_mask=SOFT_MASK
     )

@@ -48,6 +48,8 @@ class Environment(abc.ABC):
     """Where this world needs other ones than `Hyperparameters` has."""
     runs_on_host: bool = False
     """Whether it is played in Python processes instead of inside JAX."""
+    made_from: tuple[str, Mapping[str, Any]] | None = None
+    """The id and the options that `maskless.make` made it from; None: somebody else made it."""
     has_masks: bool = True
     """False: no oracle tells what is valid here."""
     levels_at_a_time: ClassVar[int] = 64

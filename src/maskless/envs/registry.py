@@ -57,6 +57,7 @@ def make(id: str, **options: Any) -> Environment:
                 f"{id} does not follow the environment contract: it has no {name!r}"
                 " (see maskless.envs.base.Environment)."
             )
+    env.made_from = (id, options)
     return env
 
 

@@ -1,10 +1,10 @@
 """Can the predicted masks of a trained policy be trusted, and what do their errors cost?
 
-    trained = load_trained(folder)
-    audit = audit_predictions(trained, trained.runs[0], states=20_000)
+    runs = load_runs(folder)
+    audit = audit_predictions(runs, runs.runs[0], states=20_000)
 
-The policy acts under its own predicted masks, where mistakes lead to where they lead, and an oracle
-looks on. (`diagnostics.validity` audits the oracle itself.)
+The policy acts under its own predicted masks, so that errors compound; the oracle only scores.
+(`envs.mask_audit` audits the oracle itself.)
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from jaxtyping import Array, Bool, Float, Int
 from maskless import masking
 from maskless.diagnostics.classifier import SOFT_MASK
 from maskless.errors import MasklessError
-from maskless.evaluation import player as play
-from maskless.evaluation.checkpointed import Trained, TrainedRun
-from maskless.evaluation.evaluate import standard_error
-from maskless.evaluation.player import MaskSource, Play, Seen, mask_source
-from maskless.evaluation.stages import Progress, check_oracle, make_stage, play_sources
+from maskless.evaluation import episodes as game
+from maskless.evaluation.episodes import Choice, MaskSource, Play, mask_source
+from maskless.evaluation.player import Report, check_oracle, make_player, no_report, play_runs
+from maskless.evaluation.runs import EvaluatedRun, Runs
+from maskless.evaluation.summary import standard_error
 from maskless.policy.acting import as_array
 
 BINS = 16
@@ -35,7 +35,7 @@ open."""
 
 @struct.dataclass
 class Tally:
-    """Sums over the states that were seen. Counts are per action."""
+    """Sums over the states that were choice. Counts are per action."""
 
     allowed_valid: Int[Array, " actions"]
     allowed_invalid: Int[Array, " actions"]
@@ -83,7 +83,7 @@ class Cost:
 class PredictionAudit:
     """What was found about one run."""
 
-    run: TrainedRun
+    run: EvaluatedRun
     action_names: tuple[str, ...]
     states: int
     tally: Any
@@ -103,40 +103,40 @@ class PredictionAudit:
 
 
 def audit_predictions(
-    trained: Trained,
-    run: TrainedRun,
+    runs: Runs,
+    run: EvaluatedRun,
     *,
     states: int = 20_000,
     episodes: int = 512,
     num_envs: int = 64,
     examples: int = 6,
     seed: int = 0,
-    progress: Progress = lambda done, what: None,
+    report: Report = no_report,
 ) -> PredictionAudit:
     """Compares masks in at least `states` states, and plays at least `episodes` episodes for each
-    action about which there are errors. `progress` gets states, then episodes."""
+    action about which there are errors. `report` gets states, then episodes."""
     if not run.has_classifier:
         raise MasklessError(
             f"{run.folder} was trained without a classifier ({run.name}), so that it predicts no"
             " masks: audit a condition such as masked-focal."
         )
-    check_oracle(trained.env, "audit the policy where it was trained")
+    check_oracle(runs.env, "audit the policy where it was trained")
     if min(states, episodes, num_envs, examples) < 1:
         raise MasklessError("An audit needs at least one state, episode, environment and example.")
-    seen, tally, worst = _look_on(trained, run, states, num_envs, seed, progress)
+    compared, tally, worst = _compare_masks(runs, run, states, num_envs, seed, report)
     order = np.argsort(-worst.kl, kind="stable")[:examples]
     worst = jax.tree.map(lambda x: x[order], worst)
     errors = tally.masked_valid + tally.allowed_invalid
     wrong = [int(action) for action in np.flatnonzero(errors)]
-    returns = _returns(trained, run, wrong, episodes, num_envs, seed, progress)
+    returns = _returns(runs, run, wrong, episodes, num_envs, seed, report)
     oracle, predicted = returns[0].ravel(), returns[1].ravel()
     # Environments met the same levels: their differences vary less than the returns.
     gained = (returns[2:] - returns[1]).mean(-1)
-    names = tuple(trained.env.action_names)
+    names = tuple(runs.env.action_names)
     return PredictionAudit(
         run=run,
         action_names=names,
-        states=seen,
+        states=compared,
         tally=tally,
         worst=worst,
         episodes=len(oracle),
@@ -150,91 +150,93 @@ def audit_predictions(
 
 
 def _returns(
-    trained: Trained,
-    run: TrainedRun,
+    runs: Runs,
+    run: EvaluatedRun,
     wrong: list[int],
     episodes: int,
     num_envs: int,
     seed: int,
-    progress: Progress,
+    report: Report,
 ) -> np.ndarray:
     """The returns under the oracle's masks, the predicted ones, and the predicted ones with the
     oracle's word on one action, for each of `wrong`. [2 + wrong, envs, episodes]"""
-    num_actions = trained.env.num_actions
-    slots = min(episodes, num_envs)
+    num_actions = runs.env.num_actions
+    envs = min(episodes, num_envs)
     one_from_oracle = [
         MaskSource(jnp.arange(num_actions) == action, jnp.bool_(False)) for action in wrong
     ]
-    record = play_sources(
-        dataclasses.replace(trained, runs=[run]),
+    record = play_runs(
+        dataclasses.replace(runs, runs=[run]),
         [
             mask_source("oracle", num_actions),
             mask_source("predicted", num_actions),
             *one_from_oracle,
         ],
-        slots=slots,
-        per_slot=-(-episodes // slots),
+        envs=envs,
+        per_env=-(-episodes // envs),
         seed=seed,
-        progress=lambda done, _: progress(done, "playing for costs"),
+        report=lambda done, _: report(done, "playing for costs"),
     )
     return np.asarray(record.returns[0], np.float64)
 
 
-def _look_on(
-    trained: Trained, run: TrainedRun, states: int, num_envs: int, seed: int, progress: Progress
+def _compare_masks(
+    runs: Runs, run: EvaluatedRun, states: int, num_envs: int, seed: int, report: Report
 ) -> tuple[int, Tally, Examples]:
     """Plays under predicted masks; how many states were seen, what was counted, and the worst one
     of every environment."""
-    source = mask_source("predicted", trained.env.num_actions)
-    thresholds, rules = as_array(run.thresholds), trained.overrule
-    chunks, seen = -(-states // (play.STEPS * num_envs)), 0
-    with make_stage(trained.env, num_envs, trained.net, overrule=rules, watch=_watch) as stage:
+    source = mask_source("predicted", runs.env.num_actions)
+    thresholds, rules = as_array(run.thresholds), runs.overrule
+    chunks, count = -(-states // (game.STEPS * num_envs)), 0
+    with make_player(runs.env, num_envs, runs.net, overrule=rules, fold=_fold) as player:
         # So many episodes that none of the environments can come to an end.
-        state = stage.begin(seed + run.seed, episodes=chunks * play.STEPS)
-        nothing, worst = _nothing(trained, run, state)
+        state = player.begin(seed + run.seed, episodes=chunks * game.STEPS)
+        blank, worst = _blank(runs, run, state)
         # Sums of a chunk are added up here, in as many digits as it takes.
-        total = jax.tree.map(lambda x: np.zeros(x.shape, np.float64), nothing)
+        total = jax.tree.map(lambda x: np.zeros(x.shape, np.float64), blank)
         for _ in range(chunks):
-            counts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), nothing)
-            state, (worst, counts) = stage.advance(
+            counts = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), blank)
+            state, (worst, counts) = player.advance(
                 run.params, state, source, thresholds, (worst, counts)
             )
             total = jax.tree.map(lambda a, b: a + np.asarray(b), total, counts)
-            seen += play.STEPS * num_envs
-            progress(min(seen, states), "comparing masks")
-    return seen, total, jax.device_get(worst)
+            count += game.STEPS * num_envs
+            report(min(count, states), "comparing masks")
+    return count, total, jax.device_get(worst)
 
 
-def _nothing(trained: Trained, run: TrainedRun, state: Play) -> tuple[Tally, Examples]:
+def _blank(runs: Runs, run: EvaluatedRun, state: Play) -> tuple[Tally, Examples]:
     """Shapes of the tally, and examples that any state replaces."""
-    source = mask_source("predicted", trained.env.num_actions)
-    decide = partial(play.decide, trained.net, greedy=False)
-    _, seen = jax.eval_shape(decide, run.params, state.actor, state.key, source, 0.5)
-    counts = jax.eval_shape(_count, seen)
-    example = jax.eval_shape(_example, state, seen)
+    source = mask_source("predicted", runs.env.num_actions)
+    choose = partial(game.choose, runs.net, greedy=False)
+    _, choice = jax.eval_shape(choose, run.params, state.actor, state.key, source, 0.5)
+    counts = jax.eval_shape(_count, choice)
+    example = jax.eval_shape(_example, state, choice)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example)
     return counts, blank.replace(kl=jnp.full_like(blank.kl, -jnp.inf))
 
 
-def _watch(known: tuple[Examples, Tally], before: Play, seen: Seen) -> tuple[Examples, Tally]:
-    worst, counts = known
-    counts = jax.tree.map(jnp.add, counts, _count(seen))
-    return _worse(worst, _example(before, seen)), counts
+def _fold(
+    accumulator: tuple[Examples, Tally], before: Play, choice: Choice
+) -> tuple[Examples, Tally]:
+    worst, counts = accumulator
+    counts = jax.tree.map(jnp.add, counts, _count(choice))
+    return _worse(worst, _example(before, choice)), counts
 
 
-def _example(before: Play, seen: Seen) -> Examples:
+def _example(before: Play, choice: Choice) -> Examples:
     """The present state of every environment."""
-    under_oracle = masking.masked_log_softmax(seen.heads.logits, seen.valid)
-    under_prediction = masking.masked_log_softmax(seen.heads.logits, seen.applied)
+    under_oracle = masking.masked_log_softmax(choice.heads.logits, choice.valid)
+    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.applied)
     return Examples(
-        kl=_soft_kl(seen),
+        kl=_soft_kl(choice),
         total_variation=masking.total_variation(under_oracle, under_prediction),
         # A Gymnasium environment keeps its state to itself.
         state=getattr(before.actor.worlds, "states", ()),
         observation=before.actor.now.observation,
-        valid=seen.valid,
-        predicted=seen.predicted,
-        probability=jax.nn.sigmoid(seen.heads.validity),
+        valid=choice.valid,
+        predicted=choice.predicted,
+        probability=jax.nn.sigmoid(choice.heads.validity),
         oracle_policy=jnp.exp(under_oracle),
         predicted_policy=jnp.exp(under_prediction),
     )
@@ -250,19 +252,19 @@ def _worse(old: Examples, new: Examples) -> Examples:
     return jax.tree.map(pick, new, old)
 
 
-def _soft_kl(seen: Seen) -> Float[Array, " envs"]:
-    oracle = jax.nn.log_softmax(seen.heads.logits + SOFT_MASK * ~seen.valid)
-    predicted = jax.nn.log_softmax(seen.heads.logits + SOFT_MASK * ~seen.applied)
+def _soft_kl(choice: Choice) -> Float[Array, " envs"]:
+    oracle = jax.nn.log_softmax(choice.heads.logits + SOFT_MASK * ~choice.valid)
+    predicted = jax.nn.log_softmax(choice.heads.logits + SOFT_MASK * ~choice.applied)
     return masking.kl_divergence(oracle, predicted)
 
 
-def _count(seen: Seen) -> Tally:
+def _count(choice: Choice) -> Tally:
     """The sums of one step."""
-    valid, predicted, logits = seen.valid, seen.predicted, seen.heads.validity
+    valid, predicted, logits = choice.valid, choice.predicted, choice.heads.validity
     place = jnp.clip(jnp.floor(logits / BIN_WIDTH) + BINS // 2, 0, BINS - 1)
     inside = place == jnp.arange(BINS)[:, None, None]  # [bins, envs, actions]
-    under_oracle = masking.masked_log_softmax(seen.heads.logits, valid)
-    under_prediction = masking.masked_log_softmax(seen.heads.logits, seen.applied)
+    under_oracle = masking.masked_log_softmax(choice.heads.logits, valid)
+    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.applied)
     return Tally(
         allowed_valid=(predicted & valid).sum(0),
         allowed_invalid=(predicted & ~valid).sum(0),
@@ -272,6 +274,6 @@ def _count(seen: Seen) -> Tally:
         valid_in=(inside & valid).sum(1),
         probability_in=jnp.where(inside, jax.nn.sigmoid(logits), 0.0).sum(1),
         total_variation=masking.total_variation(under_oracle, under_prediction).sum(),
-        kl=_soft_kl(seen).sum(),
-        fallbacks=seen.fallback.sum(),
+        kl=_soft_kl(choice).sum(),
+        fallbacks=choice.fallback.sum(),
     )

@@ -22,7 +22,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from maskless import masking
 from maskless.errors import MasklessError
-from maskless.evaluation.sampling import Episodes, Player, States
+from maskless.evaluation.player import Report, no_report
+from maskless.evaluation.sampling import Episodes, EpisodeSampler, States
 from maskless.policy.acting import as_array
 
 Mode = Literal["policy", "conformal"]
@@ -75,7 +76,7 @@ class Calibration:
 
 
 def calibrate(
-    player: Player,
+    sampler: EpisodeSampler,
     *,
     mode: Mode = "conformal",
     episodes: int = 2048,
@@ -83,7 +84,7 @@ def calibrate(
     delta: float = 0.05,
     rare: Literal["allow", "keep"] = "allow",
     seed: int = 0,
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    report: Report = no_report,
 ) -> Calibration:
     """Plays `episodes` episodes to choose thresholds, and as many again to check them.
 
@@ -91,14 +92,14 @@ def calibrate(
     which keeps the bound) or keeps its threshold ("keep", which does not).
     """
     check_settings(episodes, alpha, delta)
-    old = player.policy.artifact.thresholds
+    old = sampler.policy.artifact.thresholds
     choose_key, check_key, deploy_key = jax.random.split(jax.random.key(seed), 3)
 
     def play(turn: int, key: PRNGKeyArray, **options: Any) -> Episodes:
-        def report(done: int, what: str) -> None:
-            progress(turn * episodes + done, what)
+        def report_turn(done: int, what: str) -> None:
+            report(turn * episodes + done, what)
 
-        return player.play(key, episodes, progress=report, **options)
+        return sampler.play(key, episodes, report=report_turn, **options)
 
     chosen_on = play(0, choose_key)
     counts = [int(n) for n in (chosen_on.valid > 0).sum(0)]

@@ -1,280 +1,279 @@
-"""Playing for evaluation: complete episodes of every environment, under oracle, predicted or no
-masks.
+"""The player of complete episodes: environments inside JAX, or Gymnasium's in processes.
 
-    record = play_episodes(venv, net, params, key, masks="predicted", episodes=10)
-    record.returns                                       # [envs, episodes]
+One policy at a time, in worlds of either kind:
 
-The same key means the same levels and the same dice, so that modes can be compared episode by
-episode. `maskless.evaluation` makes numbers for people of it.
+    with make_player(env, 64, net) as player:
+        play = player.begin(seed, episodes=10)
+        while not np.all(play.record.finished):
+            play, _ = player.advance(params, play, source, threshold)
+
+Many runs under many kinds of masks at once: `play_runs`, or `BatchedPlayer` where the same programs
+are used again. Evaluation, audit and calibration differ in what they fold, not in how it is played.
 """
 
+import abc
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from flax import struct
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from maskless import masking
-from maskless.envs.base import Observation
-from maskless.envs.vector import First, Step, VectorEnv
-from maskless.nets import Heads, Network
-from maskless.ppo.rollout import Actor, look, predicted_mask, start
+from maskless.envs import Environment, VectorEnv
+from maskless.errors import MasklessError
+from maskless.evaluation import episodes as game
+from maskless.evaluation.episodes import EpisodeRecord, Fold, MaskSource, Overrule, Play, no_fold
+from maskless.evaluation.runs import Runs
+from maskless.nets import Network
+from maskless.policy.acting import as_array
+from maskless.training.program import stack_runs
 
-Masks = Literal["oracle", "predicted", "none"]
-MASKS: tuple[Masks, ...] = ("oracle", "predicted", "none")
+HOST_ENVS = 32
+"""Episodes under way at a time in a Gymnasium environment, each with a game in memory."""
 
-STEPS = 16
-"""Steps between two refreshes of the levels. Only episodes that are shorter than this, on the
-average, can begin on a level that another one had."""
+WITHOUT_ORACLE = "evaluate it with --masks predicted none"
+"""What to do in an environment that has no masks."""
 
-Overrule = Callable[
-    [Observation, Float[Array, "envs actions"], Bool[Array, "envs actions"]],
-    tuple[Bool[Array, "envs actions"], Bool[Array, "envs actions"]],
-]
-"""Rules that a person gave: from the observation, the logits of the predicted validity and the
-predicted mask to the mask after the rules, and where they forbid an action."""
+Report = Callable[[int, str], None]
+"""Called with the number of episodes done and what is going on."""
 
 
-@struct.dataclass
-class MaskSource:
-    """Where the mask that is applied comes from. Arrays, so that one program plays all modes."""
-
-    corrected: Bool[Array, " actions"]
-    """True: the oracle says whether this action is valid; False: the classifier does."""
-    ignored: Bool[Array, ""]
-    """True: no mask is applied."""
-
-    def apply(
-        self, valid: Bool[Array, "envs actions"], predicted: Bool[Array, "envs actions"]
-    ) -> Bool[Array, "envs actions"]:
-        return jnp.where(self.corrected, valid, predicted) | self.ignored
+def no_report(done: int, what: str) -> None:
+    """Nobody is told."""
 
 
-def mask_source(masks: Masks | Int[Array, ""], num_actions: int) -> MaskSource:
-    """The source for a mode, or for its position in `MASKS`, which can be traced."""
-    which = jnp.asarray(MASKS.index(masks) if isinstance(masks, str) else masks, jnp.int32)
-    return MaskSource(jnp.full(num_actions, which == 0), which == 2)
+class Player(abc.ABC):
+    """Some environments in which policies of one network play, one policy at a time. Compiled once
+    for all parameters, masks and thresholds. `close` it, or use it in a `with`."""
+
+    num_envs: int
+
+    @abc.abstractmethod
+    def begin(self, seed: int, episodes: int) -> Play:
+        """Every environment at the start of its first episode. The same seed means the same
+        levels. Plays of one player do not overlap."""
+
+    @abc.abstractmethod
+    def advance(
+        self,
+        params: Any,
+        play: Play,
+        source: MaskSource,
+        threshold: float | Float[Array, "..."],
+        accumulator: Any = None,
+    ) -> tuple[Play, Any]:
+        """Some more steps, and what `fold` makes of them. `play` and `accumulator` are used up."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Gives back what is held outside of JAX."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
-@struct.dataclass
-class EpisodeRecord:
-    """Complete episodes of every environment. All [envs, episodes]."""
-
-    returns: Float[Array, "envs episodes"]
-    lengths: Int[Array, "envs episodes"]
-    achievements: Int[Array, "envs episodes"]
-    invalid: Int[Array, "envs episodes"]
-    """Steps that selected an action the oracle calls invalid."""
-    changed: Int[Array, "envs episodes"]
-    """Steps whose action would have been another one under the oracle's mask (same dice)."""
-    wrong: Int[Array, "envs episodes"]
-    """Wrong entries of the predicted mask, over all steps and actions."""
-    fallbacks: Int[Array, "envs episodes"]
-    """Steps in which the applied mask allowed nothing, so that it was ignored."""
-    finished: Int[Array, "envs episodes"]
-    """1 where the episode was played to its end."""
-    solved: Int[Array, "envs episodes"]
-    """1 where the game, not the time limit, ended the episode with a reward."""
+def default_envs(env: Environment, inside_jax: int) -> int:
+    """The default number of parallel episodes."""
+    return HOST_ENVS if env.runs_on_host else inside_jax
 
 
-@struct.dataclass
-class Play:
-    """Where an evaluation stands."""
-
-    actor: Actor
-    key: PRNGKeyArray
-    episode: Int[Array, " envs"]
-    """The number of the one each environment is in; those beyond the record are not counted."""
-    record: EpisodeRecord
+def check_oracle(env: Environment, advice: str) -> None:
+    """Refuses an environment without masks. `advice`: what to do instead."""
+    if not env.has_masks:
+        raise MasklessError(f"{env.id} has no action masks, so there is no oracle: {advice}.")
 
 
-@struct.dataclass
-class Seen:
-    """One step of play, before its outcome. All [envs, ...]."""
-
-    valid: Bool[Array, "envs actions"]
-    predicted: Bool[Array, "envs actions"]
-    applied: Bool[Array, "envs actions"]
-    """The mask that the action was chosen under; where it would have been empty, what was not
-    forbidden."""
-    fallback: Bool[Array, " envs"]
-    """Where it would have been empty."""
-    heads: Heads
-    action: Int[Array, " envs"]
-    oracle_action: Int[Array, " envs"]
-    """What the same dice choose under the oracle's mask."""
-
-
-Watch = Callable[[Any, Play, Seen], Any]
-"""Looks on: from what it knew, where the play stood, and the step that followed, to what it knows
-then."""
-
-
-def not_watching(known: Any, before: Play, step: Seen) -> Any:
-    return known
-
-
-def play_episodes(
-    venv: VectorEnv,
+def make_player(
+    env: Environment,
+    num_envs: int,
     net: Network,
-    params: Any,
-    key: PRNGKeyArray,
     *,
-    masks: Masks | Int[Array, ""] | MaskSource,
-    threshold: float | Float[Array, "..."] = 0.5,
     greedy: bool = False,
-    episodes: int = 1,
-) -> EpisodeRecord:
-    """The first `episodes` episodes of every environment, each played to its end: taking the first
-    ones that *finish* would favour short ones.
+    overrule: Overrule | None = None,
+    fold: Fold = no_fold,
+    one_episode: bool = False,
+) -> Player:
+    """The player for this kind of environment.
 
-    `masks` may also be a position in `MASKS`, or a source of its own; both can be traced.
-    `threshold`: one number, or one per action.
+    `greedy`: always the most probable action. `overrule`: the overrides of the policy. `fold` gets
+    every step. `one_episode`: only the first one of every environment counts, so that no levels are
+    made for others.
     """
-    source = masks if isinstance(masks, MaskSource) else mask_source(masks, venv.env.num_actions)
-    return jax.lax.while_loop(
-        lambda play: jnp.any(play.episode < episodes),
-        lambda play: advance(venv, net, params, play, source, threshold, greedy=greedy)[0],
-        begin(venv, net, key, episodes),
-    ).record
+    how: dict[str, Any] = {"greedy": greedy, "overrule": overrule, "fold": fold}
+    if env.runs_on_host:
+        from maskless.evaluation.gymnasium_player import GymnasiumPlayer  # needs Gymnasium
+
+        return GymnasiumPlayer(env, num_envs, net, **how)
+    venv = VectorEnv(env, num_envs, pool_size=1 if one_episode else None)
+    return JaxPlayer(venv, net, refresh=not one_episode, **how)
 
 
-def begin(venv: VectorEnv, net: Network, key: PRNGKeyArray, episodes: int) -> Play:
-    """Every environment at the start of its first episode."""
-    start_key, key = jax.random.split(key)
-    return before_the_first_step(start(venv, net, start_key), key, episodes)
+class JaxPlayer(Player):
+    """Environments inside JAX."""
+
+    def __init__(self, venv: VectorEnv, net: Network, **how: Any):
+        """`how`: what `episodes.advance` takes."""
+        self.num_envs = venv.num_envs
+        self._venv, self._net = venv, net
+        self._begin = jax.jit(self._start, static_argnames="episodes")
+        # The old play is given up, so that two copies of all worlds never exist at once.
+        self._advance = jax.jit(partial(game.advance, venv, net, **how), donate_argnums=(1, 4))
+
+    def _start(self, seed: Int[Array, ""], *, episodes: int) -> Play:
+        return game.begin(self._venv, self._net, jax.random.key(seed), episodes)
+
+    def begin(self, seed: int, episodes: int) -> Play:
+        return self._begin(jnp.uint32(seed % 2**32), episodes=episodes)
+
+    def advance(
+        self,
+        params: Any,
+        play: Play,
+        source: MaskSource,
+        threshold: float | Float[Array, "..."],
+        accumulator: Any = None,
+    ) -> tuple[Play, Any]:
+        return self._advance(params, play, source, threshold, accumulator)
 
 
-def before_the_first_step(actor: Actor, key: PRNGKeyArray, episodes: int) -> Play:
-    envs = actor.reset.shape[0]
-    zeros = jnp.zeros((envs, episodes), jnp.int32)
-    names = [field.name for field in dataclasses.fields(EpisodeRecord)]
-    record = EpisodeRecord(**dict.fromkeys(names, zeros) | {"returns": zeros.astype(jnp.float32)})
-    return Play(actor, key, jnp.zeros(envs, jnp.int32), record)
+class BatchedPlayer:
+    """All runs under all sources of masks at once, inside JAX: [runs, sources, envs, episodes].
 
+    A run's levels and dice depend on its seed only: conditions and sources meet the same.
+    """
 
-def advance(
-    venv: VectorEnv,
-    net: Network,
-    params: Any,
-    play: Play,
-    source: MaskSource,
-    threshold: float | Float[Array, "..."],
-    known: Any = None,
-    *,
-    greedy: bool,
-    overrule: Overrule | None = None,
-    watch: Watch = not_watching,
-    refresh: bool = True,
-) -> tuple[Play, Any]:
-    """`STEPS` steps of every environment, then new levels (`refresh`); and what `watch`, which
-    knew `known`, knows then."""
+    def __init__(
+        self,
+        venv: VectorEnv,
+        net: Network,
+        run_seeds: Sequence[int],
+        sources: Sequence[MaskSource],
+        episodes: int,
+        *,
+        seed: int = 0,
+        accumulator: Callable[[], Any] = lambda: None,
+        **how: Any,
+    ):
+        """`run_seeds`: of each run. `accumulator`: makes what `fold` begins with, for one run and
+        source. `how`: what `episodes.advance` takes."""
+        self._sources = stack_runs(list(sources))
+        distinct = sorted(set(run_seeds))
+        root = jax.random.key(seed)
+        self._keys = jnp.stack([jax.random.fold_in(root, each) for each in distinct])
+        seed_of_run = jnp.array([distinct.index(each) for each in run_seeds])
 
-    def step(carry: tuple[Play, Any], _: None) -> tuple[tuple[Play, Any], None]:
-        before, known = carry
-        after, seen = play_step(
-            venv, net, params, before, source, threshold, greedy=greedy, overrule=overrule
+        def begin(keys: PRNGKeyArray) -> tuple[Play, Any]:
+            """[runs, sources, ...], with the levels of each seed made once."""
+            play = jax.vmap(lambda key: game.begin(venv, net, key, episodes))(keys)
+            one = jax.tree.map(lambda x: jnp.stack([x] * len(distinct)), accumulator())
+            return jax.tree.map(
+                lambda x: jnp.repeat(x[seed_of_run][:, None], len(sources), axis=1), (play, one)
+            )
+
+        def advance(params: Any, threshold: Array, source: MaskSource, state: Any) -> Any:
+            return game.advance(venv, net, params, state[0], source, threshold, state[1], **how)
+
+        over_sources = jax.vmap(advance, (None, None, 0, 0))
+        self._begin: Any = jax.jit(begin)
+        self._advance: Any = jax.jit(jax.vmap(over_sources, (0, 0, None, 0)), donate_argnums=3)
+
+    def compile(self, params: Any, thresholds: Float[Array, "runs ..."]) -> None:
+        """Both programs, side by side; of the arguments, shapes will do. Without this they compile
+        when they are first needed."""
+        state = jax.eval_shape(self._begin, self._keys)
+        lowered = (
+            self._begin.lower(self._keys),
+            self._advance.lower(params, thresholds, self._sources, state),
         )
-        return (after, watch(known, before, seen)), None
+        with ThreadPoolExecutor(2) as pool:
+            self._begin, self._advance = pool.map(lambda program: program.compile(), lowered)
 
-    (play, known), _ = jax.lax.scan(step, (play, known), None, length=STEPS)
-    if not refresh:
-        return play, known
-    key, world_key = jax.random.split(play.key)
-    worlds = venv.refresh(world_key, play.actor.worlds)
-    actor = dataclasses.replace(play.actor, worlds=worlds)
-    return dataclasses.replace(play, key=key, actor=actor), known
+    def play(
+        self,
+        params: Any,
+        thresholds: Float[Array, "runs ..."],
+        *,
+        max_steps: int | None = None,
+        report: Report = no_report,
+    ) -> tuple[EpisodeRecord, Any]:
+        """The record of every run under every source, and what was folded. `params`: [runs, ...].
+        `max_steps`: after so many, what is still being played is counted as it stands."""
+        state, steps = self._begin(self._keys), 0
+        while True:
+            state = self._advance(params, thresholds, self._sources, state)
+            steps += game.STEPS
+            finished = np.asarray(state[0].record.finished)
+            report(int(finished.sum()), "playing")
+            if finished.all() or (max_steps is not None and steps >= max_steps):
+                return jax.device_get((state[0].record, state[1]))
 
 
-def play_step(
-    venv: VectorEnv,
-    net: Network,
-    params: Any,
-    play: Play,
-    source: MaskSource,
-    threshold: float | Float[Array, "..."],
+def play_runs(
+    runs: Runs,
+    sources: Sequence[MaskSource],
     *,
-    greedy: bool,
-    overrule: Overrule | None = None,
-) -> tuple[Play, Seen]:
-    """One step of every environment, and what was seen and chosen in it."""
-    key, act_key, world_key = jax.random.split(play.key, 3)
-    carry, seen = decide(
-        net, params, play.actor, act_key, source, threshold, greedy=greedy, overrule=overrule
-    )
-    worlds, out = venv.step(world_key, play.actor.worlds, seen.action)
-    return conclude(play, key, worlds, carry, seen, out), seen
-
-
-def decide(
-    net: Network,
-    params: Any,
-    actor: Actor,
-    key: PRNGKeyArray,
-    source: MaskSource,
-    threshold: float | Float[Array, "..."],
-    *,
-    greedy: bool,
-    overrule: Overrule | None = None,
-) -> tuple[Any, Seen]:
-    """What the network remembers, and what is seen and chosen, before the worlds move."""
-    now = actor.now
-    carry, heads = look(net, params, actor.carry, now.observation, actor.reset)
-    predicted = predicted_mask(heads.validity, threshold)
-    forbidden = jnp.zeros_like(predicted)
-    if overrule is not None:
-        predicted, forbidden = overrule(now.observation, heads.validity, predicted)
-    wanted = source.apply(now.mask, predicted)
-    applied = masking.fall_back(wanted, forbidden)
-
-    def choose(mask: Bool[Array, "envs actions"]) -> Int[Array, " envs"]:
-        log_probs = masking.masked_log_softmax(heads.logits, mask)
-        # The same key for both masks, so that only the mask can change the choice.
-        return log_probs.argmax(-1) if greedy else masking.sample(key, log_probs)
-
-    return carry, Seen(
-        valid=now.mask,
-        predicted=predicted,
-        applied=applied,
-        fallback=masking.falls_back(wanted),
-        heads=heads,
-        action=choose(applied),
-        oracle_action=choose(now.mask),
-    )
-
-
-def conclude(play: Play, key: PRNGKeyArray, worlds: Any, carry: Any, seen: Seen, out: Step) -> Play:
-    """Where the play stands after the worlds have moved, with the step in its record."""
-    selected = jnp.take_along_axis(seen.valid, seen.action[:, None], axis=-1)[:, 0]
-    happened = EpisodeRecord(
-        returns=out.reward,
-        lengths=jnp.ones_like(seen.action),
-        achievements=out.done * out.episodes.achievements,
-        invalid=~selected,
-        changed=seen.action != seen.oracle_action,
-        wrong=jnp.sum(seen.predicted != seen.valid, axis=-1),
-        fallbacks=seen.fallback,
-        finished=out.done,
-        solved=out.terminated & (out.reward > 0),
-    )
-    return Play(
-        actor=Actor(worlds, carry, First(out.observation, out.mask), reset=out.done),
-        key=key,
-        episode=play.episode + out.done,
-        record=_add(play.record, play.episode, happened),
-    )
-
-
-def _add(
-    record: EpisodeRecord, episode: Int[Array, " envs"], happened: EpisodeRecord
+    envs: int,
+    per_env: int,
+    greedy: bool = False,
+    seed: int = 0,
+    report: Report = no_report,
 ) -> EpisodeRecord:
-    """Adds a step to the episode that each environment is in; beyond the last one it is dropped."""
-    envs = jnp.arange(episode.shape[0])
-    return jax.tree.map(
-        lambda total, x: total.at[envs, episode].add(x.astype(total.dtype), mode="drop"),
-        record,
-        happened,
+    """The record of every run under every source of masks. [runs, sources, envs, episodes]
+
+    `envs`: episodes under way at a time; `per_env`: how many each environment plays.
+    """
+    if runs.env.runs_on_host:
+        return _play_one_by_one(runs, sources, envs, per_env, greedy, seed, report)
+    one_episode = per_env == 1
+    player = BatchedPlayer(
+        VectorEnv(runs.env, envs, pool_size=1 if one_episode else None),
+        runs.net,
+        [run.seed for run in runs.runs],
+        sources,
+        per_env,
+        seed=seed,
+        greedy=greedy,
+        overrule=runs.overrule,
+        refresh=not one_episode,
     )
+    params = stack_runs([run.params for run in runs.runs])
+    thresholds = jnp.stack([as_array(run.thresholds) for run in runs.runs])
+    return player.play(params, thresholds, report=report)[0]
+
+
+def _play_one_by_one(
+    runs: Runs,
+    sources: Sequence[MaskSource],
+    envs: int,
+    per_env: int,
+    greedy: bool,
+    seed: int,
+    report: Report,
+) -> EpisodeRecord:
+    """The same where worlds cannot be copied."""
+    records: list[EpisodeRecord] = []
+    with make_player(runs.env, envs, runs.net, greedy=greedy, overrule=runs.overrule) as player:
+        for run in runs.runs:
+            for source in sources:
+                play = player.begin(seed + run.seed, per_env)
+                while not (finished := np.asarray(play.record.finished)).all():
+                    play, _ = player.advance(run.params, play, source, as_array(run.thresholds))
+                    done = len(records) * envs * per_env + int(finished.sum())
+                    report(done, f"{run.name}, seed {run.seed}")
+                records.append(jax.device_get(play.record))
+    report(len(records) * envs * per_env, "played")
+    shape = (len(runs.runs), len(sources))
+    record = jax.tree.map(lambda *x: np.stack(x).reshape(*shape, *x[0].shape), *records)
+    return record if runs.env.has_masks else _without_oracle(record)
+
+
+def _without_oracle(record: EpisodeRecord) -> EpisodeRecord:
+    """With NaN for what only an oracle knows."""
+    unknown: Any = np.full(np.shape(record.returns), np.nan, np.float32)
+    return dataclasses.replace(record, invalid=unknown, changed=unknown, wrong=unknown)

@@ -1,10 +1,9 @@
-"""Episodes of a policy in an environment that has an oracle: what calibration and dry runs look at.
+"""Episodes of a policy where there is an oracle, as samples for calibration and dry runs.
 
 Episodes are independent of each other; states of one episode are not. So everything here is kept
 by episode, and where single states are needed they are drawn at random within each.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -15,9 +14,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from maskless import masking
 from maskless.envs import Environment
-from maskless.evaluation.checkpointed import check_fit
-from maskless.evaluation.player import MaskSource, Play, Seen, mask_source
-from maskless.evaluation.stages import make_stage
+from maskless.evaluation.episodes import Choice, MaskSource, Play, mask_source
+from maskless.evaluation.player import Report, make_player, no_report
+from maskless.evaluation.runs import check_fit
 from maskless.policy.acting import Policy
 from maskless.policy.observations import match
 from maskless.policy.overrides import Overruling
@@ -68,7 +67,7 @@ class Episodes:
         return float(np.mean(np.asarray(self.change) / np.asarray(self.lengths)))
 
 
-class Player:
+class EpisodeSampler:
     """Plays episodes of a policy; compiled once for all thresholds and both behaviours. `close` it
     when done, or use it in a `with`."""
 
@@ -85,12 +84,12 @@ class Player:
         self.policy = policy
         self.states = states
         rules = Overruling(policy.overrides, policy.action_names, policy.fields)
-        self._stage = make_stage(
+        self._player = make_player(
             env,
             envs,
             policy.net,
             overrule=rules,
-            watch=self._watch,
+            fold=self._fold,
             one_episode=True,
         )
 
@@ -101,22 +100,22 @@ class Player:
         *,
         masks: Literal["oracle", "predicted"] = "oracle",
         thresholds: Float[Array, " actions"] | None = None,
-        progress: Callable[[int, str], None] = lambda done, what: None,
+        report: Report = no_report,
     ) -> Episodes:
         """So many complete episodes under the oracle's or the predicted masks."""
         thresholds = self.policy.thresholds if thresholds is None else thresholds
         source = mask_source(masks, len(self.policy.action_names))
         parts = []
-        for done in range(0, episodes, self._stage.num_envs):
-            progress(done, f"playing under {masks} masks")
+        for done in range(0, episodes, self._player.num_envs):
+            report(done, f"playing under {masks} masks")
             parts.append(self._play(jax.random.fold_in(key, done), source, thresholds))
-        progress(episodes, f"played under {masks} masks")
+        report(episodes, f"played under {masks} masks")
         return jax.tree.map(lambda *x: np.concatenate(x)[:episodes], *parts)
 
     def close(self) -> None:
-        self._stage.close()
+        self._player.close()
 
-    def __enter__(self) -> "Player":
+    def __enter__(self) -> "EpisodeSampler":
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -126,24 +125,26 @@ class Player:
         self, key: PRNGKeyArray, source: MaskSource, thresholds: Float[Array, " actions"]
     ) -> Episodes:
         """The first episode of every environment."""
-        play = self._stage.begin(int(jax.random.bits(key)), episodes=1)
-        known = (self._nothing(play.actor.now.observation), jnp.array(thresholds))
+        play = self._player.begin(int(jax.random.bits(key)), episodes=1)
+        accumulator = (self._blank(play.actor.now.observation), jnp.array(thresholds))
         while not np.all(play.record.finished):
-            play, known = self._stage.advance(self.policy.params, play, source, thresholds, known)
-        return jax.device_get(known[0])
+            play, accumulator = self._player.advance(
+                self.policy.params, play, source, thresholds, accumulator
+            )
+        return jax.device_get(accumulator[0])
 
-    def _watch(
-        self, known: tuple[Episodes, Float[Array, " actions"]], before: Play, step: Seen
+    def _fold(
+        self, accumulator: tuple[Episodes, Float[Array, " actions"]], before: Play, step: Choice
     ) -> tuple[Episodes, Float[Array, " actions"]]:
-        seen, thresholds = known
+        so_far, thresholds = accumulator
         leaves, _ = match(before.actor.now.observation, self.policy.fields)
         now = States(leaves, step.heads.logits, step.heads.validity, step.valid)
         key = jax.random.fold_in(before.key, 0)
-        return _look_at(seen, now, thresholds, before.episode > 0, key), thresholds
+        return _add_states(so_far, now, thresholds, before.episode > 0, key), thresholds
 
-    def _nothing(self, observation: PyTree[Array]) -> Episodes:
+    def _blank(self, observation: PyTree[Array]) -> Episodes:
         leaves, _ = match(observation, self.policy.fields)
-        envs, actions = self._stage.num_envs, len(self.policy.action_names)
+        envs, actions = self._player.num_envs, len(self.policy.action_names)
 
         def zeros(*shape: int, dtype: Any) -> Array:  # a new one each time: they will be given up
             return jnp.zeros((envs, *shape), dtype)
@@ -163,8 +164,8 @@ class Player:
         )
 
 
-def _look_at(
-    seen: Episodes,
+def _add_states(
+    so_far: Episodes,
     now: States,
     thresholds: Float[Array, " actions"],
     over: Bool[Array, " envs"],
@@ -177,11 +178,11 @@ def _look_at(
     valid = now.valid & going[:, None]
     scores = jax.nn.sigmoid(now.validity)
     predicted = scores > thresholds
-    lengths, counts = seen.lengths + going, seen.valid + valid
+    lengths, counts = so_far.lengths + going, so_far.valid + valid
     # Reservoirs: the n-th candidate takes the place with probability 1/n, so that in the end each
     # had the same chance, however many there were.
     taken = valid & (jax.random.uniform(score_key, counts.shape) * counts < 1.0)
-    slots = seen.states.logits.shape[:2]
+    slots = so_far.states.logits.shape[:2]
     drawn = going[:, None] & (jax.random.uniform(state_key, slots) * lengths[:, None] < 1.0)
 
     def replace(old: Array, new: Array) -> Array:
@@ -194,8 +195,8 @@ def _look_at(
     return Episodes(
         lengths=lengths,
         valid=counts,
-        masked=seen.masked + (valid & ~predicted),
-        score=jnp.where(taken, scores, seen.score),
-        change=seen.change + going * change,
-        states=jax.tree.map(replace, seen.states, now),
+        masked=so_far.masked + (valid & ~predicted),
+        score=jnp.where(taken, scores, so_far.score),
+        change=so_far.change + going * change,
+        states=jax.tree.map(replace, so_far.states, now),
     )

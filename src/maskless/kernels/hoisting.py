@@ -14,7 +14,7 @@ GROWS = ("broadcast_in_dim",)
 """Cheap to repeat, and large to keep."""
 
 
-def beforehand(function: Callable[..., Any], params: Any, *args: Any) -> Callable[..., Any]:
+def hoist(function: Callable[..., Any], params: Any, *args: Any) -> Callable[..., Any]:
     """function(params, ...) with these parameters, for arguments of the same shapes as `args`.
 
     The result must not be differentiated: custom derivatives inside `function` are forgotten.

@@ -1,7 +1,9 @@
 """Networks behind one interface: MLP, GRU, and the hybrid of Transformer-XL and S5."""
 
+from typing import Any
+
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.base import PRECISIONS, Carry, Network
+from maskless.nets.base import PRECISIONS, Carry, Network, apply
 from maskless.nets.encoders import Encoder, ModuleEncoder
 from maskless.nets.glyphs import GlyphEncoder
 from maskless.nets.gru import GRU
@@ -48,6 +50,26 @@ def make_net(
     return net(num_actions=num_actions, encoder=encoder, width=width, precision=precision)
 
 
+def as_network(
+    net: Any,
+    *,
+    num_actions: int,
+    encoder: Any,
+    width: int | None,
+    precision: str,
+    observation: Any = None,
+) -> Network:
+    if isinstance(net, str):
+        return make_net(
+            net, num_actions=num_actions, encoder=encoder, width=width, precision=precision
+        )
+    if hasattr(net, "initial_carry"):
+        return net
+    return make_net(
+        "mlp", num_actions=num_actions, encoder=ModuleEncoder(net), width=width, precision=precision
+    )
+
+
 __all__ = [
     "GRU",
     "MLP",
@@ -60,5 +82,7 @@ __all__ = [
     "ModuleEncoder",
     "Network",
     "RandomNetworkDistillation",
+    "apply",
+    "as_network",
     "make_net",
 ]

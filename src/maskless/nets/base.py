@@ -9,6 +9,8 @@ written once.
 Stepping one by one and applying a whole sequence give the same numbers.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -33,6 +35,12 @@ class Network(nn.Module):
     precision: str = "float32"
     """What the layers compute in. Weights, memories and outputs are float32 always."""
 
+    default_hyperparameters: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Where this network needs other ones than `Hyperparameters` has."""
+    cpu_width: ClassVar[int] = 128
+    """The width of the preset for CPUs."""
+    rollout_unit: ClassVar[int] = 1
+    """The length of a rollout must be a multiple of this."""
     recurrent: ClassVar[bool] = True
     """False: nothing is remembered, so that samples may be shuffled in time."""
     width_unit: ClassVar[int] = 1
@@ -66,3 +74,15 @@ def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None
             f"Observations must begin with the axes [time, batch] of `reset`, {reset.shape};"
             f" got the shape {shapes[0]}."
         )
+
+
+def apply(
+    net: Network,
+    params: Any,
+    carry: Carry,
+    obs: PyTree[Array],
+    reset: Bool[Array, "time batch"],
+) -> tuple[Carry, Heads]:
+    """The network on sequences [time, batch, ...]."""
+    outputs: Any = net.apply(params, carry, obs, reset)
+    return outputs

@@ -1,7 +1,9 @@
 """The paper's largest network: one Transformer-XL layer, then S5 layers."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -41,6 +43,11 @@ class Hybrid(Network):
     s5_layers: int = 5
 
     width_unit: ClassVar[int] = HEADS
+    default_hyperparameters: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"rollout": 128, "discount": 0.999, "entropy": 0.002}
+    )
+    cpu_width: ClassVar[int] = 64
+    rollout_unit: ClassVar[int] = 64
 
     @nn.nowrap
     def initial_carry(self, batch: int) -> HybridCarry:

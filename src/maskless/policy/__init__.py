@@ -1,1 +1,5 @@
-"""Policies outside training: the artifact, and acting with predicted masks."""
+"""The policy outside of training: the artifact, acting, overrides, export."""
+
+from maskless.policy.acting import Policy, load
+
+__all__ = ["Policy", "load"]

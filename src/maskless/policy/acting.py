@@ -272,3 +272,27 @@ def _check_reset(reset: Any, batch: int, batched: bool) -> Array | np.ndarray:
             f" {reset.dtype}{list(reset.shape)}."
         )
     return reset.reshape(batch)
+
+
+def policy_of(
+    net: Any,
+    params: Any,
+    *,
+    env_id: str,
+    action_names: Any,
+    fields: Any,
+    threshold: float,
+    classifier: bool,
+) -> Policy:
+    return Policy(
+        Artifact(
+            net,
+            params,
+            tuple(action_names),
+            tuple(fields),
+            (threshold,) * len(action_names),
+            (),
+            classifier,
+            {"env": env_id},
+        )
+    )

@@ -2,6 +2,7 @@
 are one vmap away."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,17 @@ from maskless.config import Config
 from maskless.diagnostics import classifier, correlation, suppression
 from maskless.envs.base import Environment
 from maskless.envs.vector import VectorEnv
-from maskless.nets import make_net
+from maskless.hyperparameters import Hyperparameters, with_numbers
+from maskless.nets import Network, RandomNetworkDistillation, apply
 from maskless.ppo import rnd
 from maskless.ppo.advantages import gae
-from maskless.ppo.rollout import Actor, Rollout, apply, collect, look, start
-from maskless.ppo.update import Batch, Metrics, learn, make_optimizer
+from maskless.ppo.rollout import Actor, Rollout, apply_step, collect, start
+from maskless.ppo.update import Batch, Metrics, adam, gradient_step, minibatches
+
+Numbers = Mapping[str, Float[Array, ""]]
+"""Those of `Hyperparameters` that are this run's own."""
+Optimizer = Any
+"""An `optax.GradientTransformation`, or a function (hyperparameters, updates) that makes one."""
 
 
 @struct.dataclass
@@ -41,19 +48,12 @@ class TrainState:
 class Learner:
     """What stays the same in a run: the environments, the network, the numbers."""
 
-    def __init__(self, config: Config, env: Environment):
-        self.config = config
-        self.env = env
+    def __init__(self, config: Config, env: Environment, net: Network, optimizer: Optimizer = adam):
+        self.config, self.env, self.net = config, env, net
+        self._optimizer = optimizer
         self.venv = VectorEnv(env, config.ppo.num_envs, observe=env.record)
-        self.observation = env.observation_shapes
-        self.net = make_net(
-            config.net,
-            num_actions=env.num_actions,
-            encoder=env.encoder,
-            width=config.width,
-            precision=config.precision,
-        )
-        self.optimizer = make_optimizer(config.ppo, config.updates)
+        dtype = getattr(net, "dtype", None)  # the bonus is computed in the network's precision
+        self._rnd = RandomNetworkDistillation(env.encoder, dtype=dtype)
 
     def init(self, seed: int | Int[Array, ""], actor: Actor | None = None) -> TrainState:
         """The state before the first update; in new worlds, unless an `actor` is given."""
@@ -61,16 +61,15 @@ class Learner:
         actor = start(self.venv, self.net, world_key) if actor is None else actor
         sequence = jax.tree.map(lambda x: x[None, :1], (actor.now.observation, actor.reset))
         carry = self.net.initial_carry(1)
-        params = self.net.init(net_key, carry, *sequence)
+        params: Any = self.net.init(net_key, carry, *sequence)
         _, heads = jax.eval_shape(partial(apply, self.net), params, carry, *sequence)
+        ppo = self.config.ppo
         return TrainState(
             key=key,
             update=jnp.int32(0),
             params=params,
-            optimizer=self.optimizer.init(params),
-            novelty=rnd.init(self.config.ppo, novelty_key, self.env.encoder, sequence[0])
-            if self.config.ppo.rnd
-            else None,
+            optimizer=self.optimizer(ppo).init(params),
+            novelty=rnd.init(ppo, self._rnd, novelty_key, sequence[0]) if ppo.rnd else None,
             actor=actor,
             suppression=suppression.init(self.env.num_actions),
             correlation=correlation.init(
@@ -78,74 +77,87 @@ class Learner:
             ),
         )
 
-    def update(self, state: TrainState, condition: Condition) -> tuple[TrainState, Metrics]:
-        """One rollout, and what is learned from it."""
-        key, act_key, learn_key, world_key = jax.random.split(state.key, 4)
-        ppo = self.config.ppo
-        actor, rollout = collect(
-            self.venv,
-            self.net,
-            state.params,
-            condition,
-            state.actor,
-            act_key,
-            steps=ppo.rollout,
-            truncation_discount=ppo.discount if ppo.bootstrap_truncated else None,
-        )
-        state, metrics = self.improve(state, condition, actor, rollout, learn_key)
-        metrics["levels_repeated"] = actor.worlds.levels_repeated
-        actor = dataclasses.replace(actor, worlds=self.venv.refresh(world_key, actor.worlds))
-        return dataclasses.replace(state, key=key, actor=actor), metrics
-
-    def improve(
+    def update(
         self,
         state: TrainState,
         condition: Condition,
-        actor: Actor,
-        rollout: Rollout,
-        key: PRNGKeyArray,
+        numbers: Numbers,
+        collected: tuple[Actor, Rollout] | None = None,
     ) -> tuple[TrainState, Metrics]:
-        """Learns from a rollout that began at `state.actor` and led to `actor`."""
-        ppo = self.config.ppo
-        learn_key, novelty_key = jax.random.split(key)
+        """One rollout (or one that was collected outside of JAX, from `state.actor` on), and what
+        is learned from it."""
+        key, act_key, learn_key, world_key = jax.random.split(state.key, 4)
+        learn_key, novelty_key = jax.random.split(learn_key)
+        ppo = with_numbers(self.config.ppo, numbers)
+        actor, rollout = collected or self._collect(state, condition, ppo, act_key)
         novelty, bonus = state.novelty, None
         if novelty is not None:
-            novelty, bonus = rnd.reward_novelty(ppo, self.net, novelty, rollout, actor, novelty_key)
-        batch = self._batch(state, actor, rollout, bonus)
-        params, optimizer, metrics = learn(
-            self.net,
-            self.optimizer,
-            ppo,
-            condition,
-            state.params,
-            state.optimizer,
-            batch,
-            learn_key,
-        )
-        metrics |= _episodes(rollout) | _value(rollout, batch)
-        metrics["learning_rate"] = self._learning_rate(state.update)
+            novelty, bonus = rnd.reward_novelty(
+                ppo, self._rnd, novelty, rollout, actor, novelty_key
+            )
+        batch = self._batch(ppo, state, actor, rollout, bonus)
+        with jax.named_scope("learning"):
+            samples = batch if self.net.recurrent else batch.flat()
+            (params, optimizer), terms = jax.lax.scan(
+                partial(gradient_step, self.net, self.optimizer(ppo), ppo, condition, samples),
+                (state.params, state.optimizer),
+                minibatches(learn_key, samples.advantages.shape[1], ppo),
+            )
+        metrics = jax.tree.map(jnp.mean, terms) | _episodes(rollout) | _value(rollout, batch)
+        metrics["learning_rate"] = self._learning_rate(ppo, state.update)
         if novelty is not None and bonus is not None:
             metrics["intrinsic_reward"] = jnp.std(bonus)
             metrics["bonus_spread"] = novelty.spread
         state = dataclasses.replace(
             state,
+            key=key,
             update=state.update + 1,
             params=params,
             optimizer=optimizer,
             novelty=novelty,
             actor=actor,
         )
-        return self._diagnose(state, condition, rollout, metrics)
+        state, metrics = self._diagnose(state, condition, rollout, metrics)
+        return (state, metrics) if collected else self._refresh_levels(state, metrics, world_key)
+
+    def optimizer(self, ppo: Hyperparameters) -> optax.GradientTransformation:
+        """The optimiser of a run with these numbers."""
+        if isinstance(self._optimizer, optax.GradientTransformation):
+            return self._optimizer
+        return self._optimizer(ppo, self.config.updates)
+
+    def _collect(
+        self, state: TrainState, condition: Condition, ppo: Hyperparameters, key: PRNGKeyArray
+    ) -> tuple[Actor, Rollout]:
+        return collect(
+            self.venv,
+            self.net,
+            state.params,
+            condition,
+            state.actor,
+            key,
+            steps=ppo.rollout,
+            truncation_discount=ppo.discount if ppo.bootstrap_truncated else None,
+        )
+
+    def _refresh_levels(
+        self, state: TrainState, metrics: Metrics, key: PRNGKeyArray
+    ) -> tuple[TrainState, Metrics]:
+        """New levels in the place of those that were used up."""
+        metrics["levels_repeated"] = state.actor.worlds.levels_repeated
+        worlds = self.venv.refresh(key, state.actor.worlds)
+        actor = dataclasses.replace(state.actor, worlds=worlds)
+        return dataclasses.replace(state, actor=actor), metrics
 
     @jax.named_scope("diagnostics")
     def _diagnose(
         self, state: TrainState, condition: Condition, rollout: Rollout, metrics: Metrics
     ) -> tuple[TrainState, Metrics]:
-        """Adds what `maskless.diagnostics` sees in the rollout."""
+        """Adds the metrics of `maskless.diagnostics`."""
         if not self.config.diagnostics:
             return state, metrics
         heads = rollout.heads
-        suppressed, seen = suppression.measure(
+        suppressed, probabilities = suppression.measure(
             state.suppression,
             heads.logits,
             applied=rollout.applied,
@@ -160,14 +172,20 @@ class Learner:
             heads.validity, rollout.valid, heads.logits, threshold=condition.threshold
         )
         state = dataclasses.replace(state, suppression=suppressed, correlation=correlated)
-        return state, metrics | seen | alignment | quality
+        return state, metrics | probabilities | alignment | quality
 
     def _batch(
-        self, state: TrainState, actor: Actor, rollout: Rollout, bonus: Array | None
+        self,
+        ppo: Hyperparameters,
+        state: TrainState,
+        actor: Actor,
+        rollout: Rollout,
+        bonus: Float[Array, "time envs"] | None,
     ) -> Batch:
         """The rollout with its advantages and value targets."""
-        ppo = self.config.ppo
-        _, last = look(self.net, state.params, actor.carry, actor.now.observation, actor.reset)
+        _, last = apply_step(
+            self.net, state.params, actor.carry, actor.now.observation, actor.reset
+        )
         advantages = gae(
             rollout.reward,
             rollout.heads.value,
@@ -192,9 +210,10 @@ class Learner:
             advantages = advantages + ppo.rnd_advantage * intrinsic
         return Batch(rollout, state.actor.carry, advantages, targets, intrinsic_targets)
 
-    def _learning_rate(self, update: Int[Array, ""]) -> Float[Array, ""]:
-        """The rate at the beginning of this update."""
-        ppo = self.config.ppo
+    def _learning_rate(self, ppo: Hyperparameters, update: Int[Array, ""]) -> Float[Array, ""]:
+        """The rate at the beginning of this update; nan: the user's own optimiser knows."""
+        if self._optimizer is not adam:
+            return jnp.float32(jnp.nan)
         if not ppo.anneal:
             return jnp.float32(ppo.learning_rate)
         return jnp.float32(

@@ -2,13 +2,13 @@
 
 The intrinsic rewards have their own value head and discount, and do not end with an episode.
 They are measured in units of their spread over all updates so far: the raw errors have no natural
-size, and what has become familiar must fade against what was new once. (Against their *recent*
-spread it never would: the agent would go on chasing whatever is left of the error.)
+size, and normalised by the all-time standard deviation the bonus decays as states become familiar.
+(Normalised by a recent one it never would: the agent would chase whatever is left of the error.)
 
-They are taken from their mean, which without ends is the same for every policy, and shared out over
-the discount's horizon, so that a value is the average of what is ahead, about 1 in size. As sums
-their values would be in the hundreds: their squared errors filled the clipped gradient (norm 46 of
-1 allowed, measured), and nothing of the policy's was left.
+Their mean is subtracted, which without ends is the same for every policy, and they are multiplied
+by 1 - discount, so that a value is the average of what is ahead, about 1 in size. As sums the
+values were in the hundreds, and their squared errors used up the clipped gradient (norm 46 of 1
+allowed, measured).
 """
 
 import dataclasses
@@ -20,8 +20,7 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from maskless.config import Hyperparameters
-from maskless.nets import Encoder, Network
+from maskless.hyperparameters import Hyperparameters
 from maskless.nets.rnd import RandomNetworkDistillation
 from maskless.ppo.rollout import Actor, Rollout
 from maskless.ppo.sharding import share_members
@@ -38,16 +37,18 @@ class Novelty:
     rollouts: Int[Array, ""]
 
 
-def init(ppo: Hyperparameters, key: PRNGKeyArray, encoder: Encoder, observation: Any) -> Novelty:
+def init(
+    ppo: Hyperparameters, net: RandomNetworkDistillation, key: PRNGKeyArray, observation: Any
+) -> Novelty:
     """Everything is new. `observation`: [time, envs, ...]"""
-    params = RandomNetworkDistillation(encoder).init(key, observation)
+    params = net.init(key, observation)
     return Novelty(params, _optimizer(ppo).init(params), jnp.float32(0.0), jnp.int32(0))
 
 
 @jax.named_scope("novelty")
 def reward_novelty(
     ppo: Hyperparameters,
-    net: Network,
+    net: RandomNetworkDistillation,
     novelty: Novelty,
     rollout: Rollout,
     actor: Actor,
@@ -55,7 +56,7 @@ def reward_novelty(
 ) -> tuple[Novelty, Float[Array, "time envs"]]:
     """The bonus of every step, for the state it led to, and the predictor after learning them."""
     arrived = jax.tree.map(
-        lambda seen, now: jnp.concatenate([seen[1:], now[None]]),
+        lambda before, last: jnp.concatenate([before[1:], last[None]]),
         rollout.observation,
         actor.now.observation,
     )
@@ -67,15 +68,19 @@ def reward_novelty(
     return _learn(ppo, net, novelty, arrived, key), reward
 
 
-def _bonus(net: Network, params: Any, observation: Any) -> Float[Array, "time envs"]:
-    """Computed in the same precision as the agent's network."""
-    distillation = RandomNetworkDistillation(net.encoder, dtype=net.dtype)
-    bonus: Any = distillation.apply(params, observation)
+def _bonus(
+    net: RandomNetworkDistillation, params: Any, observation: Any
+) -> Float[Array, "time envs"]:
+    bonus: Any = net.apply(params, observation)
     return bonus
 
 
 def _learn(
-    ppo: Hyperparameters, net: Network, novelty: Novelty, arrived: Any, key: PRNGKeyArray
+    ppo: Hyperparameters,
+    net: RandomNetworkDistillation,
+    novelty: Novelty,
+    arrived: Any,
+    key: PRNGKeyArray,
 ) -> Novelty:
     """One pass over the states of the rollout."""
     flat = jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), arrived)
@@ -83,12 +88,12 @@ def _learn(
     batches = ppo.minibatches if count % ppo.minibatches == 0 else 1
     optimizer = _optimizer(ppo)
 
-    def loss(params: Any, some: Array) -> Float[Array, ""]:
-        seen = jax.tree.map(lambda x: x[:, share_members(some)], flat)
-        return ppo.rnd_loss_weight * jnp.mean(_bonus(net, params, seen))
+    def loss(params: Any, members: Array) -> Float[Array, ""]:
+        states = jax.tree.map(lambda x: x[:, share_members(members)], flat)
+        return ppo.rnd_loss_weight * jnp.mean(_bonus(net, params, states))
 
-    def step(novelty: Novelty, some: Array) -> tuple[Novelty, None]:
-        grads = jax.grad(loss)(novelty.params, some)
+    def step(novelty: Novelty, members: Array) -> tuple[Novelty, None]:
+        grads = jax.grad(loss)(novelty.params, members)
         changes, state = optimizer.update(grads, novelty.optimizer)
         params = optax.apply_updates(novelty.params, changes)
         return dataclasses.replace(novelty, params=params, optimizer=state), None

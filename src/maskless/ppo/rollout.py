@@ -12,8 +12,8 @@ from maskless import masking
 from maskless.conditions import Condition
 from maskless.envs.base import Observation
 from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
-from maskless.kernels.hoisting import beforehand
-from maskless.nets import Heads, Network
+from maskless.kernels.hoisting import hoist
+from maskless.nets import Heads, Network, apply
 
 
 @struct.dataclass
@@ -22,16 +22,16 @@ class Actor:
 
     worlds: VectorState
     carry: Any
-    """The network's memory, before it sees `now`."""
+    """The network's memory, before it reads `now`."""
     now: First
-    """What is seen now, and the oracle's mask of the same state."""
+    """The observation, and the oracle's mask of the same state."""
     reset: Bool[Array, " envs"]
     """True where an episode has just begun."""
 
 
 @struct.dataclass
 class Rollout:
-    """What was seen, done and earned. All [time, envs, ...]."""
+    """Observations, actions and rewards. All [time, envs, ...]."""
 
     observation: Observation
     """As `Environment.record` gives it."""
@@ -71,44 +71,42 @@ def collect(
     key: PRNGKeyArray,
     *,
     steps: int,
-    truncation_discount: float | None = None,
+    truncation_discount: float | Float[Array, ""] | None = None,
 ) -> tuple[Actor, Rollout]:
     """Acts for `steps` steps. `truncation_discount`: when given, the discounted value of what
     follows is added to the last reward of an episode that ran out of time."""
     now = actor.carry, actor.now.observation, actor.reset
-    see = beforehand(partial(look, net), params, *now)
+    network = hoist(partial(apply_step, net), params, *now)
 
     def step(actor: Actor, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
         act_key, world_key = jax.random.split(key)
-        carry, heads = see(actor.carry, actor.now.observation, actor.reset)
-        applied = applied_mask(condition, actor.now.mask, heads.validity)
-        log_probs = masking.masked_log_softmax(heads.logits, applied)
-        action = masking.sample(act_key, log_probs)
-        worlds, out = venv.step(world_key, actor.worlds, action)
+        carry, heads = network(actor.carry, actor.now.observation, actor.reset)
+        decision = act(act_key, condition, actor.now.mask, heads)
+        worlds, out = venv.step(world_key, actor.worlds, decision.action)
         reward = out.reward
         if truncation_discount is not None:
             no_reset = jnp.zeros_like(out.done)
-            _, after = see(carry, out.final_observation, no_reset)
+            _, after = network(carry, out.final_observation, no_reset)
             reward = reward + truncation_discount * out.truncated * after.value
-        done_step = Rollout(
+        transition = Rollout(
             observation=actor.now.observation,
             valid=actor.now.mask,
-            applied=applied,
+            applied=decision.mask,
             reset=actor.reset,
-            action=action,
-            log_prob=jnp.take_along_axis(log_probs, action[:, None], axis=-1)[:, 0],
+            action=decision.action,
+            log_prob=decision.log_prob,
             reward=reward,
             done=out.done,
             heads=heads,
             episodes=out.episodes,
         )
-        return Actor(worlds, carry, First(out.observation, out.mask), reset=out.done), done_step
+        return Actor(worlds, carry, First(out.observation, out.mask), reset=out.done), transition
 
     return jax.lax.scan(step, actor, jax.random.split(key, steps))
 
 
 @jax.named_scope("network")
-def look(
+def apply_step(
     net: Network,
     params: Any,
     carry: Any,
@@ -121,33 +119,13 @@ def look(
     return carry, jax.tree.map(lambda x: x[0], heads)
 
 
-def apply(
-    net: Network,
-    params: Any,
-    carry: Any,
-    observation: Observation,
-    reset: Bool[Array, "time envs"],
-) -> tuple[Any, Heads]:
-    """The network on whole sequences [time, envs, ...]; the type of the result is all it adds."""
-    outputs: Any = net.apply(params, carry, observation, reset)
-    return outputs
-
-
-def applied_mask(
-    condition: Condition,
-    valid: Bool[Array, "envs actions"],
-    validity_logits: Float[Array, "envs actions"],
-) -> Bool[Array, "envs actions"]:
-    """The mask each environment acts under: the oracle's, the predicted one in the condition's
-    share of the environments (the first ones), or none."""
-    oracle_or_none = valid | (condition.masked < 0.5)
+def act(
+    key: PRNGKeyArray, condition: Condition, valid: Bool[Array, "envs actions"], heads: Heads
+) -> masking.Decision:
+    """Every environment's action while training: under the oracle's mask, under the predicted one
+    in the condition's share of the environments (the first ones), or under none."""
+    oracle_or_none = valid | jnp.logical_not(condition.masked)
     predicts = jnp.arange(valid.shape[0]) < condition.predicted_share * valid.shape[0]
-    predicted = predicted_mask(validity_logits, condition.threshold)
-    return jnp.where(predicts[:, None], predicted, oracle_or_none)
-
-
-def predicted_mask(
-    validity_logits: Float[Array, "... actions"], threshold: float | Float[Array, ""]
-) -> Bool[Array, "... actions"]:
-    """Valid where the predicted probability is above the threshold."""
-    return jax.nn.sigmoid(validity_logits) > threshold
+    predicted = masking.predicted_mask(heads.validity, condition.threshold)
+    mask = jnp.where(predicts[:, None], predicted, oracle_or_none)
+    return masking.decide(key, heads.logits, mask)

@@ -1,5 +1,4 @@
-"""Learning from one rollout: epochs of minibatches, each a gradient step on PPO's loss and the
-classifier's."""
+"""Learning from one rollout: minibatches, the objective, and a gradient step on it."""
 
 import dataclasses
 from typing import Any
@@ -7,14 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
+from flax import struct, traverse_util
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from maskless import losses, masking
-from maskless.conditions import Condition, classification_loss, detach
-from maskless.config import Hyperparameters
-from maskless.nets import Network
-from maskless.ppo.rollout import Rollout, apply
+from maskless.conditions import Condition
+from maskless.hyperparameters import Hyperparameters
+from maskless.nets import Heads, Network, apply
+from maskless.ppo.rollout import Rollout
 from maskless.ppo.sharding import share_members
 
 Metrics = dict[str, Array]
@@ -35,10 +34,10 @@ class Batch:
         """Every sample on its own: only for networks without a memory."""
         return jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), self)
 
-    def take(self, envs: Int[Array, " some"]) -> "Batch":
+    def take(self, members: Int[Array, " some"]) -> "Batch":
         """Some of the environments (or of the samples)."""
-        carry = jax.tree.map(lambda x: x[envs], self.carry)
-        rest = jax.tree.map(lambda x: x[:, envs], dataclasses.replace(self, carry=()))
+        carry = jax.tree.map(lambda x: x[members], self.carry)
+        rest = jax.tree.map(lambda x: x[:, members], dataclasses.replace(self, carry=()))
         # Fetched once: XLA would fetch the masks anew in every pass that reads them.
         rollout = rest.rollout
         applied, valid = jax.lax.optimization_barrier((rollout.applied, rollout.valid))
@@ -46,8 +45,15 @@ class Batch:
         return dataclasses.replace(rest, carry=carry, rollout=rollout)
 
 
-def make_optimizer(ppo: Hyperparameters, updates: int) -> optax.GradientTransformation:
-    """Adam behind a clipped gradient."""
+def minibatches(key: PRNGKeyArray, count: int, ppo: Hyperparameters) -> Int[Array, "steps members"]:
+    """The members of each minibatch of each epoch, shuffled anew for every epoch."""
+    keys = jax.random.split(key, ppo.epochs)
+    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
+    return orders.reshape(ppo.epochs * ppo.minibatches, -1)
+
+
+def adam(ppo: Hyperparameters, updates: int) -> optax.GradientTransformation:
+    """Adam behind a clipped gradient; its learning rate falls to zero over the run, or stays."""
     rate: Any = ppo.learning_rate
     if ppo.anneal:
         rate = optax.linear_schedule(rate, 0.0, updates * ppo.epochs * ppo.minibatches)
@@ -57,58 +63,52 @@ def make_optimizer(ppo: Hyperparameters, updates: int) -> optax.GradientTransfor
     )
 
 
-@jax.named_scope("learning")
-def learn(
+def gradient_step(
     net: Network,
     optimizer: optax.GradientTransformation,
     ppo: Hyperparameters,
     condition: Condition,
-    params: Any,
-    optimizer_state: Any,
     batch: Batch,
-    key: PRNGKeyArray,
-) -> tuple[Any, Any, Metrics]:
-    """All epochs over one batch. The metrics are means over the gradient steps."""
-    batch = batch if net.recurrent else batch.flat()
-    gradient = jax.value_and_grad(loss, argnums=1, has_aux=True)
-
-    def step(carry: tuple[Any, Any], envs: Array) -> tuple[tuple[Any, Any], Metrics]:
-        params, optimizer_state = carry
-        some = batch.take(share_members(envs))
-        (_, terms), grads = gradient(net, params, some, condition, ppo)
-        changes, optimizer_state = optimizer.update(grads, optimizer_state, params)
-        terms["gradient_norm"] = optax.tree.norm(grads)
-        return (optax.apply_updates(params, changes), optimizer_state), terms
-
-    order = _shuffled(key, batch.advantages.shape[1], ppo)
-    (params, optimizer_state), terms = jax.lax.scan(step, (params, optimizer_state), order)
-    return params, optimizer_state, jax.tree.map(jnp.mean, terms)
+    learned: tuple[Any, Any],
+    members: Int[Array, " members"],
+) -> tuple[tuple[Any, Any], Metrics]:
+    """Parameters and optimiser state after one minibatch, and the parts of its objective."""
+    params, optimizer_state = learned
+    gradient = jax.value_and_grad(objective, has_aux=True)
+    minibatch = batch.take(share_members(members))
+    (_, terms), grads = gradient(params, net, minibatch, condition, ppo)
+    changes, optimizer_state = optimizer.update(grads, optimizer_state, params)
+    terms["gradient_norm"] = optax.tree.norm(grads)
+    return (optax.apply_updates(params, changes), optimizer_state), terms
 
 
-def loss(
-    net: Network,
-    params: Any,
-    batch: Batch,
-    condition: Condition,
-    ppo: Hyperparameters,
+def objective(
+    params: Any, net: Network, batch: Batch, condition: Condition, ppo: Hyperparameters
 ) -> tuple[Float[Array, ""], Metrics]:
-    """The loss of a minibatch, and its parts."""
-    seen = batch.rollout
-    _, heads = apply(net, params, batch.carry, seen.observation, seen.reset)
-    log_probs = masking.masked_log_softmax(heads.logits, seen.applied)
-    log_prob = jnp.take_along_axis(log_probs, seen.action[..., None], axis=-1)[..., 0]
+    """What is minimised on a minibatch, and its parts:
+
+    L = L_policy + c_V (L_value + L_intrinsic) - c_H H + lambda L_cls
+
+    with PPO's clipped losses, the entropy H of the policy that acts, and the classification loss
+    of the condition (Eq. 10 or 13).
+    """
+    rollout = batch.rollout
+    _, heads = apply(net, params, batch.carry, rollout.observation, rollout.reset)
+    log_probs = masking.masked_log_softmax(heads.logits, rollout.applied)
+    log_prob = jnp.take_along_axis(log_probs, rollout.action[..., None], axis=-1)[..., 0]
     advantages = batch.advantages
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    validity = detach(condition, heads.validity, heads.features, params)
     terms = {
         "policy_loss": losses.clipped_policy_loss(
-            log_prob, seen.log_prob, advantages, clip=ppo.clip
+            log_prob, rollout.log_prob, advantages, clip=ppo.clip
         ),
         "value_loss": losses.clipped_value_loss(
-            heads.value, seen.heads.value, batch.targets, clip=ppo.clip
+            heads.value, rollout.heads.value, batch.targets, clip=ppo.clip
         ),
         "entropy": jnp.mean(masking.entropy(log_probs)),
-        "classification_loss": classification_loss(condition, validity, seen.valid, heads.logits),
+        "classification_loss": classification_loss(
+            condition, validity_logits(condition, heads, params), rollout.valid, heads.logits
+        ),
     }
     total = (
         terms["policy_loss"]
@@ -119,19 +119,49 @@ def loss(
     if ppo.rnd:
         terms["intrinsic_value_loss"] = losses.clipped_value_loss(
             heads.intrinsic_value,
-            seen.heads.intrinsic_value,
+            rollout.heads.intrinsic_value,
             batch.intrinsic_targets,
             clip=ppo.clip,
         )
         total = total + ppo.value_weight * terms["intrinsic_value_loss"]
-    ratio = log_prob - seen.log_prob
-    terms["approx_kl"] = jnp.mean(jnp.expm1(ratio) - ratio)
-    terms["clip_fraction"] = jnp.mean(jnp.abs(jnp.expm1(ratio)) > ppo.clip, dtype=jnp.float32)
+    log_ratio = log_prob - rollout.log_prob
+    terms["approx_kl"] = jnp.mean(jnp.expm1(log_ratio) - log_ratio)
+    terms["clip_fraction"] = jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > ppo.clip, dtype=jnp.float32)
     return total, terms
 
 
-def _shuffled(key: PRNGKeyArray, count: int, ppo: Hyperparameters) -> Int[Array, "steps some"]:
-    """The members of each minibatch of each epoch."""
-    keys = jax.random.split(key, ppo.epochs)
-    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(keys)
-    return orders.reshape(ppo.epochs * ppo.minibatches, -1)
+def classification_loss(
+    condition: Condition,
+    validity_logits: Float[Array, "... actions"],
+    valid: Array,
+    policy_logits: Float[Array, "... actions"],
+) -> Float[Array, ""]:
+    """L_cls of the condition, before its weight lambda."""
+    focal = losses.focal_loss(validity_logits, valid, gamma=condition.gamma)
+    balanced = losses.kl_balanced_loss(
+        validity_logits,
+        valid,
+        policy_logits,
+        gamma=condition.gamma,
+        threshold=condition.threshold,
+        uniform_fallback=condition.uniform_fallback,
+        literal=condition.literal,
+        acting=condition.acting,
+    )
+    return condition.kl_share * balanced + (1.0 - condition.kl_share) * focal
+
+
+def validity_logits(condition: Condition, heads: Heads, params: Any) -> Float[Array, "... actions"]:
+    """The network's validity logits; in a detached condition their gradient ends at the features.
+
+    That needs the validity head by itself: the one layer of that name in `params`. A network
+    without such a layer cannot be detached (`training.request` refuses it).
+    """
+    leaves = traverse_util.flatten_dict(params)
+    head = {path[-1]: leaf for path, leaf in leaves.items() if path[-2:-1] == ("validity",)}
+    if not head:
+        return heads.validity
+    alone = jax.lax.stop_gradient(heads.features) @ head["kernel"] + head["bias"]
+    # The forward value is always the network's own.
+    alone = alone + jax.lax.stop_gradient(heads.validity - alone)
+    return jnp.where(condition.detached, alone, heads.validity)

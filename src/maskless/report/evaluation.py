@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from maskless.evaluation.evaluate import UNTRAINED, Evaluation, RunEvaluation, Summary
+from maskless.evaluation.summary import UNTRAINED, Evaluation, RunEvaluation, Summary
 from maskless.report import style
 
 HEADER = (

@@ -17,8 +17,8 @@ import numpy as np
 
 from maskless.conditions import condition
 from maskless.diagnostics.suppression_warning import sentences, suppressed_actions
-from maskless.evaluation.checkpointed import find_runs
-from maskless.evaluation.evaluate import Evaluation, RunEvaluation, read_evaluation
+from maskless.evaluation.runs import find_runs
+from maskless.evaluation.summary import Evaluation, RunEvaluation, read_evaluation
 from maskless.files import output_folder
 from maskless.report import figures
 from maskless.report.evaluation import (

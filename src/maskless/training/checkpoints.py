@@ -100,12 +100,14 @@ def restore(
     *,
     identity: dict[str, Any],
     update: int | None = None,
+    part: bool = False,
     warn: Callable[[str], None] = warnings.warn,
 ) -> tuple[int, PyTree]:
     """The newest good checkpoint, or the one of `update`: its update and its state.
 
     `like` is the state's structure, shapes and dtypes (`jax.eval_shape` of what makes it). The
     leaves are NumPy arrays, equal bit for bit to what was saved; typed PRNG keys are JAX's.
+    `part`: it is a part of the state only, and the rest of the checkpoint is not looked at.
     A damaged or foreign checkpoint is told to `warn` in one sentence and the one before is used.
     """
     folder = Path(folder)
@@ -115,7 +117,7 @@ def restore(
     refusals = []
     for number in wanted:
         try:
-            state = _read(folder / f"update-{number:06d}", number, like, identity)
+            state = _read(folder / f"update-{number:06d}", number, like, identity, part)
         except _RefusedError as error:
             refusals.append(str(error))
             continue
@@ -144,7 +146,7 @@ def _write(partial: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) 
         _flush_to_disk(path)
 
 
-def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any]) -> PyTree:
+def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any], part: bool) -> PyTree:
     """The state of one checkpoint, or `_RefusedError`. A newer format is an error at once: going on
     from an older checkpoint would throw away good work."""
     about = _read_about(path)
@@ -157,7 +159,11 @@ def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any]) -> Py
         raise _RefusedError(_damaged(path, f"{ABOUT_FILE} contradicts its folder"))
     if other := _differences(about["identity"], _as_json(identity)):
         raise _RefusedError(f"The checkpoint {path} is of another run: {'; '.join(other[:3])}.")
-    if misfit := _misfit(about["leaves"], describe(like)):
+    expected = describe(like)
+    stored = {
+        name: about["leaves"][name] for name in about["leaves"] if not part or name in expected
+    }
+    if misfit := _misfit(stored, expected):
         raise _RefusedError(f"The checkpoint {path} does not fit this program: {misfit}.")
     try:
         if _hash(path / STATE_FILE) != about["sha256"]:

@@ -1,45 +1,41 @@
-"""Training and evaluation where the worlds are Gymnasium environments: the network, the masks and
-the learner are those of every other run; only the stepping happens outside of JAX."""
+"""Training where the worlds are Gymnasium environments: the network, the masks and the learner are
+those of every other run; only the stepping happens outside of JAX."""
 
 import dataclasses
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from maskless import masking
-from maskless.conditions import Condition, condition
-from maskless.config import Config
-from maskless.envs.base import Environment, Observation
+from maskless.conditions import Condition
+from maskless.envs.base import Observation
 from maskless.envs.gymnasium.env import HostEnvironment
 from maskless.envs.gymnasium.vector import HostVectorEnv
 from maskless.envs.vector import First, Step
-from maskless.errors import MasklessError
 from maskless.nets import Heads
 from maskless.ppo.learner import TrainState
-from maskless.ppo.rollout import Actor, Rollout, applied_mask, look
-from maskless.training.program import Program, together
+from maskless.ppo.rollout import Actor, Rollout, act, apply_step
+from maskless.training.program import Program, stack_runs
+from maskless.training.request import Request
 
-OUTSIDE: Any = ()
-"""In the place of the worlds: they are in other processes, and in no state."""
+NO_WORLDS: Any = ()
+"""In the place of `Actor.worlds`: these worlds are in other processes, and in no state."""
 
 
 @struct.dataclass
 class Choice:
-    """What one run's network says and does about what its environments show."""
+    """What one run's network makes of an observation of each of its environments."""
 
     carry: Any
     heads: Heads
-    applied: Bool[Array, "envs actions"]
-    action: Int[Array, " envs"]
-    log_prob: Float[Array, " envs"]
+    decision: masking.Decision
 
 
-class HostProgram(Program):
+class GymnasiumProgram(Program):
     """All runs of a configuration on one host environment: one compiled call chooses the actions
     of all runs, one learns from their rollouts.
 
@@ -49,20 +45,17 @@ class HostProgram(Program):
 
     resumes_exactly: ClassVar[bool] = False
 
-    def __init__(self, config: Config, env: Environment, *, visit_every: int = 1):
-        """`visit_every`: how many updates at most are done between two visits of the host."""
-        if not isinstance(env, HostEnvironment):
-            raise MasklessError(f"{env.id} is no Gymnasium environment: use Program for it.")
-        check_masks(config, env)
+    def __init__(self, request: Request, *, chunk: int = 1):
         # What takes time are the worlds, on the CPU: more devices would not help.
-        super().__init__(config, env, visit_every=visit_every, devices_at_most=1)
-        self._env = env
-        self._shape = (len(config.runs), config.ppo.num_envs)
+        super().__init__(request, chunk=chunk, devices_at_most=1)
+        assert isinstance(request.env, HostEnvironment)
+        self._env: HostEnvironment = request.env
+        self._shape = (len(request.config.runs), request.config.ppo.num_envs)
         self._worlds: HostVectorEnv | None = None
         self._choose_all = jax.jit(jax.vmap(self._choose, in_axes=(0, 0, 0, 0, None)))
         self._value_all = jax.jit(jax.vmap(self._value))
-        self._improve = jax.jit(jax.vmap(self.learner.improve, in_axes=(0, 0, 0, 1, 0)))
-        self._split = jax.jit(jax.vmap(partial(jax.random.split, num=3), out_axes=1))
+        self._update_all = jax.jit(jax.vmap(self.learner.update, in_axes=(0, 0, 0, (0, 1))))
+        self._act_keys = jax.jit(jax.vmap(lambda key: jax.random.split(key, 4)[1]))
 
     def advance(self, states: TrainState, updates: int) -> tuple[TrainState, dict[str, np.ndarray]]:
         """The states after `updates` more updates, and the metrics of each. [updates, runs, ...]"""
@@ -71,15 +64,13 @@ class HostProgram(Program):
             states = dataclasses.replace(states, actor=self._new_episodes(states))
         rows = []
         for _ in range(updates):
-            key, act_key, learn_key = self._split(states.key)
-            actor, rollout = self._collect(states, act_key)
-            states, metrics = self._improve(states, self.conditions, actor, rollout, learn_key)
-            states = dataclasses.replace(states, key=key)
+            collected = self._collect(states, self._act_keys(states.key))
+            states, metrics = self._update_all(states, self.conditions, self.numbers, collected)
             rows.append(jax.device_get(metrics))
         return states, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
     def prepare(self) -> None:
-        """Nothing compiles beforehand: the worlds are processes, and what acts in them is small."""
+        """Nothing compiles in advance: the worlds are processes, and what acts in them is small."""
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -88,14 +79,14 @@ class HostProgram(Program):
             self._worlds = None
 
     def _init(self, seed: Int[Array, ""]) -> TrainState:
-        return self.learner.init(seed, self._nowhere())
+        return self.learner.init(seed, self._blank_actor())
 
-    def _nowhere(self) -> Actor:
+    def _blank_actor(self) -> Actor:
         """The actor of one run before it has any worlds."""
         envs = self.learner.config.ppo.num_envs
         shapes = self._env.observation_shapes
         return Actor(
-            worlds=OUTSIDE,
+            worlds=NO_WORLDS,
             carry=self.learner.net.initial_carry(envs),
             now=First(
                 jax.tree.map(lambda x: jnp.zeros((envs, *x.shape), x.dtype), shapes),
@@ -110,36 +101,38 @@ class HostProgram(Program):
         numbers = zip(np.asarray(self.seeds), np.asarray(states.update), strict=True)
         seeds = [(*run, env) for run in numbers for env in range(self._shape[1])]
         now = self._by_run(self._worlds.reset(seeds))
-        begun = together([self._nowhere()] * self._shape[0])
-        return dataclasses.replace(begun, now=now)
+        blank = stack_runs([self._blank_actor()] * self._shape[0])
+        return dataclasses.replace(blank, now=now)
 
     def _collect(self, states: TrainState, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
-        """One rollout of every run. [time, runs, envs, ...]"""
+        """One rollout of every run. [runs, ...] and [time, runs, envs, ...]"""
         assert self._worlds is not None
         ppo = self.learner.config.ppo
         actor, steps = states.actor, []
         for number in range(ppo.rollout):
             choice = self._choose_all(states.params, self.conditions, actor, key, number)
-            out: Step = self._by_run(self._worlds.step(np.asarray(choice.action).ravel()))
+            decision = choice.decision
+            out: Step = self._by_run(self._worlds.step(np.asarray(decision.action).ravel()))
             reward = out.reward
             if ppo.bootstrap_truncated and out.truncated.any():
                 after = self._value_all(states.params, choice.carry, out.final_observation)
-                reward = reward + ppo.discount * out.truncated * np.asarray(after)
+                discount = np.asarray(self.numbers.get("discount", ppo.discount)).reshape(-1, 1)
+                reward = reward + discount * out.truncated * np.asarray(after)
             steps.append(
                 Rollout(
                     observation=actor.now.observation,
                     valid=actor.now.mask,
-                    applied=choice.applied,
+                    applied=decision.mask,
                     reset=actor.reset,
-                    action=choice.action,
-                    log_prob=choice.log_prob,
+                    action=decision.action,
+                    log_prob=decision.log_prob,
                     reward=reward,
                     done=out.done,
                     heads=choice.heads,
                     episodes=out.episodes,
                 )
             )
-            actor = Actor(OUTSIDE, choice.carry, First(out.observation, out.mask), out.done)
+            actor = Actor(NO_WORLDS, choice.carry, First(out.observation, out.mask), out.done)
         return actor, jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
 
     def _by_run(self, flat: Any) -> Any:
@@ -156,26 +149,12 @@ class HostProgram(Program):
     ) -> Choice:
         """One run's next actions. `number`: of the step in the rollout."""
         now = actor.now
-        carry, heads = look(self.learner.net, params, actor.carry, now.observation, actor.reset)
-        applied = applied_mask(condition, now.mask, heads.validity)
-        log_probs = masking.masked_log_softmax(heads.logits, applied)
-        action = masking.sample(jax.random.fold_in(key, number), log_probs)
-        log_prob = jnp.take_along_axis(log_probs, action[:, None], axis=-1)[:, 0]
-        return Choice(carry, heads, applied, action, log_prob)
+        carry, heads = apply_step(
+            self.learner.net, params, actor.carry, now.observation, actor.reset
+        )
+        step_key = jax.random.fold_in(key, number)
+        return Choice(carry, heads, act(step_key, condition, now.mask, heads))
 
     def _value(self, params: Any, carry: Any, observation: Observation) -> Float[Array, " envs"]:
         no_reset = jnp.zeros(self._shape[1], bool)
-        return look(self.learner.net, params, carry, observation, no_reset)[1].value
-
-
-def check_masks(config: Config, env: HostEnvironment) -> None:
-    """Refuses conditions that need a mask which the environment does not have."""
-    if env.has_masks:
-        return
-    for name in config.conditions:
-        if condition(name).masked or condition(name).strength:
-            raise MasklessError(
-                f"{env.id} has no action masks, which {name!r} learns from: train it with"
-                ' --conditions unmasked, or give it env.action_masks(), info["action_mask"] or'
-                ' obs["action_mask"].'
-            )
+        return apply_step(self.learner.net, params, carry, observation, no_reset)[1].value

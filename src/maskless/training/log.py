@@ -30,7 +30,7 @@ class Sink(Protocol):
     """Where rows go besides the file: see `maskless.training.sinks`."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """The rows of one host visit as they stand in the file: numbers, lists, texts, None."""
+        """The rows of one chunk as they stand in the file: numbers, lists, texts, None."""
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -50,8 +50,8 @@ class RunLog:
             raise _cannot_write(self.path, error) from error
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Appends the rows of one host visit; they are in the file when this returns."""
-        plain = [{name: _plain(name, value) for name, value in row.items()} for row in rows]
+        """Appends the rows of one chunk; they are in the file when this returns."""
+        plain = [plain_row(row) for row in rows]
         for row in plain:
             if not isinstance(row.get("update"), int):
                 raise MasklessError(f"A row of metrics needs its update as an integer: {row}.")
@@ -104,6 +104,11 @@ class RunLog:
             raise _cannot_write(self.path, error) from error
 
 
+def plain_row(row: Mapping[str, Any]) -> Row:
+    """The row as it stands in the file: numbers, lists, texts, None."""
+    return {name: _plain(name, value) for name, value in row.items()}
+
+
 def read_metrics(path: Path) -> list[Row]:
     """The rows of a `metrics.jsonl`, or of the one in a run folder. A last line that is being
     written, or was cut short, is left out."""
@@ -141,6 +146,8 @@ def _plain(name: str, value: Any) -> Any:
     """What JSON can hold of a number or of a 1-D array."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
+    if isinstance(value, list) and all(x is None or isinstance(x, int | float) for x in value):
+        value = [math.nan if x is None else x for x in value]
     array = np.asarray(value)
     if array.ndim > 1 or array.dtype.kind in "OUSMmc":
         raise MasklessError(

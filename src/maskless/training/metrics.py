@@ -1,6 +1,4 @@
-"""What the host makes of the numbers it finds when it looks in between two chunks of updates."""
-
-from typing import Any
+"""Host-side metrics: one log row per run and chunk; fails on losses that are not finite."""
 
 import numpy as np
 
@@ -8,6 +6,7 @@ from maskless.conditions import condition
 from maskless.config import Config
 from maskless.errors import MasklessError
 from maskless.training import display
+from maskless.training.log import Row
 
 WATCHED = (
     "policy_loss",
@@ -21,30 +20,28 @@ WATCHED = (
 _PER_EPISODE = ("return", "length", "achievements")
 
 
-def rows(
-    config: Config, done: int, metrics: dict[str, np.ndarray], seconds: float
-) -> list[dict[str, Any]]:
-    """One line of the log for each run: means over the updates of this visit that have a value;
-    episodes are added up, and what is per episode is weighted by them."""
-    episodes = metrics["episodes"].astype(np.float64)  # [updates, runs]
-    begun = {"update": done, "frames": done * config.frames_per_update, "seconds": seconds}
-    lines = []
+def rows_of(config: Config, done: int, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
+    """One row for each run: means over the updates of this chunk that have a value; episodes are
+    added up, and what is per episode is weighted by them. `metrics`: [updates, runs, ...]"""
+    episodes = metrics["episodes"].astype(np.float64)
+    rows = []
     for run in range(len(config.runs)):
-        line: dict[str, Any] = dict(begun)
+        frames = done * config.frames_per_update
+        row: Row = {"update": done, "frames": frames, "seconds": seconds}
         for name, values in metrics.items():
-            mine = values[:, run].astype(np.float64)
+            of_run = values[:, run].astype(np.float64)
             if name == "episodes":
-                line[name] = int(mine.sum())
+                row[name] = int(of_run.sum())
             elif name in _PER_EPISODE:
-                line[name] = _weighted_mean(mine, episodes[:, run])
+                row[name] = _weighted_mean(of_run, episodes[:, run])
             else:
-                line[name] = _mean(mine)
-        lines.append(line)
-    return lines
+                row[name] = mean_of_known(of_run)
+        rows.append(row)
+    return rows
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
-    """The mean over updates of what is not nan. [updates, ...] -> [...]"""
+def mean_of_known(values: np.ndarray) -> np.ndarray:
+    """The mean over the first axis of what is not nan; nan where nothing is. [n, ...] -> [...]"""
     known = ~np.isnan(values)
     total = np.where(known, values, 0.0).sum(0)
     return np.where(known.any(0), total / np.maximum(known.sum(0), 1), np.nan)
@@ -56,17 +53,17 @@ def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
     return float(np.nansum(values * weights) / weights.sum())
 
 
-def by_condition(config: Config, rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def by_condition(config: Config, rows: list[Row]) -> dict[str, dict[str, float]]:
     """Means over the seeds of each condition, for the display."""
     means = {}
     for name in config.conditions:
-        mine = [row for row, run in zip(rows, config.runs, strict=True) if run[0] == name]
+        of_seeds = [row for row, run in zip(rows, config.runs, strict=True) if run[0] == name]
         numbers = {
-            key: float(_mean(np.array([row[key] for row in mine])))
+            key: float(mean_of_known(np.array([row[key] for row in of_seeds])))
             for key in display.COLUMNS
-            if key in mine[0]
+            if key in of_seeds[0]
         }
-        if not condition(name).strength:
+        if not condition(name).has_classifier:
             numbers["classifier_accuracy"] = float("nan")
         means[name] = numbers
     return means

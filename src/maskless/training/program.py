@@ -12,13 +12,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from maskless.conditions import Condition, condition, stack
+from maskless.conditions import Condition, condition, numbers, stack
 from maskless.config import Config
-from maskless.envs.base import Environment
-from maskless.ppo.learner import Learner, TrainState
+from maskless.ppo.learner import Learner, Numbers, TrainState
 from maskless.ppo.update import Metrics
 from maskless.training import devices
 from maskless.training.devices import RUNS
+from maskless.training.request import Request
 
 
 class Program:
@@ -30,18 +30,19 @@ class Program:
 
     def __init__(
         self,
-        config: Config,
-        env: Environment,
+        request: Request,
         *,
-        visit_every: int = 1,
+        chunk: int = 1,
         devices_at_most: int | None = None,
     ):
-        """`visit_every`: how many updates at most are done between two visits of the host;
-        `devices_at_most`: of each process, by default all."""
-        self.learner = Learner(config, env)
+        """`chunk`: how many updates at most are one call of `advance`; `devices_at_most`: of each
+        process, by default all."""
+        config = request.config
+        self.learner = Learner(config, request.env, request.net, request.optimizer)
         self.conditions = stack([condition(name) for name, _ in config.runs])
+        self.numbers = varying_numbers(config)
         self.seeds = jnp.array([seed for _, seed in config.runs])
-        self.visit_every = visit_every
+        self.chunk = chunk
         self._start: Any
         self._advance: Any
         self.mesh = devices.mesh_for(len(config.runs), config.ppo.num_envs, at_most=devices_at_most)
@@ -57,7 +58,9 @@ class Program:
         self._shardings = devices.state_shardings(mesh, self.like())
         by_run, whole = NamedSharding(mesh, P(RUNS)), NamedSharding(mesh, P())
         self.seeds = devices.place(self.seeds, by_run)
-        self.conditions = jax.tree.map(lambda x: devices.place(x, by_run), self.conditions)
+        self.conditions, self.numbers = jax.tree.map(
+            lambda x: devices.place(x, by_run), (self.conditions, self.numbers)
+        )
         self._start = jax.jit(
             devices.split_runs(mesh, jax.vmap(self._init), P(RUNS), P(RUNS)),
             in_shardings=by_run,
@@ -65,10 +68,10 @@ class Program:
         )
         self._advance = jax.jit(
             devices.split_runs(
-                mesh, self._updates, (P(RUNS), P(RUNS), P()), (P(RUNS), P(None, RUNS))
+                mesh, self._updates, (P(RUNS), P(RUNS), P(RUNS), P()), (P(RUNS), P(None, RUNS))
             ),
             donate_argnums=0,
-            in_shardings=(self._shardings, by_run, whole),
+            in_shardings=(self._shardings, by_run, by_run, whole),
             out_shardings=(self._shardings, whole),
         )
         self._one_run = jax.jit(of_run, out_shardings=whole)
@@ -94,7 +97,7 @@ class Program:
             states = jax.eval_shape(self._start, self.seeds)
             lowered = (
                 self._start.lower(self.seeds),
-                self._advance.lower(states, self.conditions, np.int32(1)),
+                self._advance.lower(states, self.conditions, self.numbers, np.int32(1)),
             )
         with ThreadPoolExecutor(2) as pool:
             self._start, self._advance = pool.map(lambda program: program.compile(), lowered)
@@ -103,7 +106,7 @@ class Program:
     def start_from(self, saved: Sequence[TrainState]) -> TrainState:
         """The same from the saved state of each run."""
         if self.mesh is None:
-            return together(saved)
+            return stack_runs(saved)
         return devices.place(jax.tree.map(_stack_on_host, *saved), self._shardings)
 
     def like(self) -> TrainState:
@@ -116,7 +119,9 @@ class Program:
         `states` is used up. How the updates are divided between calls changes no number.
         """
         with self._over_mesh():
-            states, buffers = self._advance(states, self.conditions, np.int32(updates))
+            states, buffers = self._advance(
+                states, self.conditions, self.numbers, np.int32(updates)
+            )
         return states, {name: np.asarray(b)[:updates] for name, b in buffers.items()}
 
     def fetch_run(self, states: Any, run: int) -> Any:
@@ -134,20 +139,34 @@ class Program:
         return self.learner.init(seed)
 
     def _updates(
-        self, states: TrainState, conditions: Condition, count: Int[Array, ""]
+        self,
+        states: TrainState,
+        conditions: Condition,
+        numbers: Numbers,
+        count: Int[Array, ""],
     ) -> tuple[TrainState, Metrics]:
         # `count` is traced: every number of updates is the same program, so that a resumed run
         # cannot be rounded differently from one that was never stopped.
         update = jax.vmap(self.learner.update)
-        _, shapes = jax.eval_shape(update, states, conditions)
-        buffers = jax.tree.map(lambda x: jnp.zeros((self.visit_every, *x.shape), x.dtype), shapes)
+        _, shapes = jax.eval_shape(update, states, conditions, numbers)
+        buffers = jax.tree.map(lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), shapes)
 
         def one(number: Array, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
             states, buffers = carry
-            states, metrics = update(states, conditions)
+            states, metrics = update(states, conditions, numbers)
             return states, jax.tree.map(lambda b, m: b.at[number].set(m), buffers, metrics)
 
         return jax.lax.fori_loop(0, count, one, (states, buffers))
+
+
+def varying_numbers(config: Config) -> dict[str, Array]:
+    """The hyperparameters in which runs differ, one value for each. Those that are the same for
+    all stay constants of the compiled program. {name: [runs]}"""
+    own = [numbers(name) for name, _ in config.runs]
+    return {
+        field: jnp.array([run.get(field, getattr(config.ppo, field)) for run in own], jnp.float32)
+        for field in sorted({field for run in own for field in run})
+    }
 
 
 def of_run(states: Any, run: int | Int[Array, ""]) -> Any:
@@ -155,8 +174,8 @@ def of_run(states: Any, run: int | Int[Array, ""]) -> Any:
     return jax.tree.map(lambda x: x[run], states)
 
 
-def together(states: Sequence[Any]) -> Any:
-    """Many runs' states as one, stacked."""
+def stack_runs(states: Sequence[Any]) -> Any:
+    """Many runs' states as one."""
     return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
 
 

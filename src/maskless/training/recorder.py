@@ -1,6 +1,7 @@
-"""What is written down and shown while a program trains."""
+"""What is logged and shown while a program trains."""
 
 import contextlib
+import io
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from maskless.conditions import condition
 from maskless.config import Config
 from maskless.diagnostics.suppression_warning import SuppressionWatch, sentences
 from maskless.training.display import TrainingDisplay
-from maskless.training.log import RunLog, Sink, read_metrics
-from maskless.training.metrics import by_condition, rows
+from maskless.training.folder import run_folders
+from maskless.training.log import Row, RunLog, Sink, plain_row, read_metrics
+from maskless.training.metrics import by_condition, rows_of
 from maskless.training.program import Program
 
 Sinks = Callable[[Path], Sequence[Sink]]
@@ -25,48 +28,63 @@ def no_sinks(folder: Path) -> Sequence[Sink]:
     return ()
 
 
-class Record:
-    """The logs of all runs, each in its folder, and the display. Enter it."""
+class Recorder:
+    """The metrics of all runs, in memory and in the log of each run's folder, and the display.
+    Enter it."""
 
     def __init__(
-        self, config: Config, program: Program, folders: Sequence[Path], sinks: Sinks, done: int
+        self,
+        config: Config,
+        program: Program,
+        folder: Path | None,
+        sinks: Sinks,
+        done: int,
+        *,
+        show: bool = True,
     ):
-        """`done`: the updates after which the training goes on; what was written of later ones is
-        removed."""
-        self._config, self._program, self._done = config, program, done
-        self._folders, self._sinks = folders, sinks
-        self._every_run = config.frames_per_update * len(config.runs)
+        """`folder`: the training's; None: nothing is written. `done`: the updates after which the
+        training goes on; what was logged of later ones is removed."""
+        self._config, self._program, self._done, self._show = config, program, done, show
+        self._folders = [None] * len(config.runs) if folder is None else run_folders(config, folder)
+        self._sinks = sinks
+        self._frames_of_all = config.frames_per_update * len(config.runs)
 
-    def __enter__(self) -> "Record":
+    def __enter__(self) -> "Recorder":
         config = self._config
         with contextlib.ExitStack() as closing:
-            self._books = [
-                closing.enter_context(
-                    _Book(folder, run, self._program, self._sinks(folder), self._done)
-                )
-                for folder, run in zip(self._folders, config.runs, strict=True)
+            self._runs = [
+                closing.enter_context(_RunRecorder(place, run, self._program, sinks, self._done))
+                for place, run in zip(self._folders, config.runs, strict=True)
+                for sinks in [() if place is None else self._sinks(place)]
             ]
-            title, total = _title(config, self._program), config.updates * self._every_run
-            self._shown = closing.enter_context(TrainingDisplay(title, total, config.conditions))
+            title, total = _title(config, self._program), config.updates * self._frames_of_all
+            console = None if self._show else Console(file=io.StringIO())
+            self._display = TrainingDisplay(title, total, config.conditions, console)
+            closing.enter_context(self._display)
             self._closing = closing.pop_all()
-        self._began = time.monotonic() - max(book.seconds_before for book in self._books)
+        self._began = time.monotonic() - max(run.seconds_before for run in self._runs)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._closing.__exit__(*exception)
 
-    def announce(self, line: str) -> None:
-        """Something that happens between two visits; safe in any thread."""
-        self._shown.announce(line)
+    @property
+    def rows(self) -> list[list[Row]]:
+        """All rows of every run so far, those of earlier sessions included."""
+        return [run.rows for run in self._runs]
 
-    def write(self, done: int, metrics: dict[str, np.ndarray]) -> None:
-        """The metrics of the updates of one visit. [updates, runs, ...]"""
-        lines = rows(self._config, done, metrics, time.monotonic() - self._began)
-        for book, line in zip(self._books, lines, strict=True):
-            book.write(line)
-        notes = [note for book in self._books for note in book.notes]
-        means = by_condition(self._config, lines)
-        self._shown.update(done * self._every_run, means, notes)
+    def announce(self, line: str) -> None:
+        """Something that happens between two chunks; safe in any thread."""
+        self._display.announce(line)
+
+    def write(self, done: int, metrics: dict[str, np.ndarray]) -> list[Row]:
+        """Logs one chunk, [updates, runs, ...], and gives its rows, one for each run."""
+        rows = rows_of(self._config, done, metrics, time.monotonic() - self._began)
+        logged = [run.write(row) for run, row in zip(self._runs, rows, strict=True)]
+        notes = [note for run in self._runs for note in run.notes]
+        means = by_condition(self._config, rows)
+        self._display.update(done * self._frames_of_all, means, notes)
+        return logged
 
 
 def _title(config: Config, program: Program) -> str:
@@ -77,37 +95,50 @@ def _title(config: Config, program: Program) -> str:
     return f"{title}, {used} of {jax.device_count()} devices"
 
 
-class _Book:
-    """One run's log, and what it warns of."""
+class _RunRecorder:
+    """One run's log, and its warnings."""
 
     def __init__(
-        self, folder: Path, run: tuple[str, int], program: Program, sinks: Sequence[Sink], done: int
+        self,
+        folder: Path | None,
+        run: tuple[str, int],
+        program: Program,
+        sinks: Sequence[Sink],
+        done: int,
     ):
-        self._log = RunLog(folder, sinks)
-        self._log.truncate_after(done)
-        earlier = read_metrics(self._log.path)
-        self.seconds_before = earlier[-1]["seconds"] if earlier else 0.0
+        self._log = None if folder is None else RunLog(folder, sinks)
+        self.rows: list[Row] = []
+        if self._log is not None:
+            self._log.truncate_after(done)
+            self.rows = read_metrics(self._log.path)
+        self.seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
         self._name = f"{run[0]}, seed {run[1]}"
         # Under a mask nothing is suppressed by choosing what does not work.
         watched = program.learner.config.diagnostics and not condition(run[0]).masked
         self._watch = SuppressionWatch(program.learner.env.action_names) if watched else None
         self.notes: list[str] = []
-        for line in earlier:
-            self._look(line)
+        for row in self.rows:
+            self._warn(row)
 
-    def write(self, line: dict[str, Any]) -> None:
-        self._log.write([line | self._look(line)])
+    def write(self, row: Row) -> Row:
+        row = plain_row(row | self._warn(row))
+        if self._log is not None:
+            self._log.write([row])
+        self.rows.append(row)
+        return row
 
-    def _look(self, line: dict[str, Any]) -> dict[str, Any]:
+    def _warn(self, row: Row) -> Row:
         if self._watch is None:
             return {}
-        found = self._watch.see(line)
-        self.notes = [f"{self._name}: {sentence}" for sentence in sentences(found)]
+        suppressed = self._watch.see(row)
+        self.notes = [f"{self._name}: {sentence}" for sentence in sentences(suppressed)]
         return {"suppressed_since_frames": self._watch.since_frames}
 
-    def __enter__(self) -> "_Book":
-        self._log.__enter__()
+    def __enter__(self) -> "_RunRecorder":
+        if self._log is not None:
+            self._log.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._log.__exit__(*exception)
+        if self._log is not None:
+            self._log.__exit__(*exception)

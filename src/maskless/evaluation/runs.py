@@ -1,30 +1,36 @@
-"""Trained runs and policy artifacts, read back from their folders: what is played with."""
+"""Trained runs and policy artifacts, from memory or from their folders: what is evaluated."""
 
 import dataclasses
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
+from maskless import policy as policies
 from maskless.conditions import condition
 from maskless.config import Config
 from maskless.envs import Environment, make
+from maskless.envs.resolve import OBJECT, as_environment
 from maskless.errors import MasklessError
 from maskless.nets import Network
-from maskless.policy.acting import Policy, load
+from maskless.policy.acting import Policy
 from maskless.policy.artifact import ABOUT_FILE, read_artifact
 from maskless.policy.observations import Field, fields_of
 from maskless.policy.overrides import Override, Overruling
 from maskless.training import checkpoints
-from maskless.training.train import identity_of, make_program, read_config, run_folder
+from maskless.training.folder import identity_of, read_config, read_description, run_folder
+from maskless.training.request import env_and_net
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedRun:
+class EvaluatedRun:
     """One run and the parameters of its newest checkpoint, or a policy artifact."""
 
-    folder: Path
+    folder: Path | None
+    """None: in memory only."""
     name: str
     """Of its condition, as it was written on the command line."""
     seed: int
@@ -46,21 +52,22 @@ class TrainedRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class Runs:
     """The runs of one training, of one environment and network; or one policy artifact."""
 
     config: Config | None
     """None: an artifact that is not in its run's folder."""
     env: Environment
     net: Network
-    runs: list[TrainedRun]
+    runs: list[EvaluatedRun]
     home: str
     """The id of the environment trained in; `env` may be another."""
+    folder: Path | None = None
+    """None: in memory only."""
 
     @property
     def overrule(self) -> Overruling | None:
-        """The overrides as the loop of play wants them. Only artifacts have some, and these are
-        played alone."""
+        """The overrides, for the player. Only artifacts have some, and these are played alone."""
         rules = self.runs[0].overrides
         if not rules:
             return None
@@ -70,9 +77,9 @@ class Trained:
 def find_runs(folder: Path) -> list[tuple[Path, str, int]]:
     """(folder, condition, seed) of the run in `folder`, or of all runs of the training there."""
     config = read_config(folder)
-    about = json.loads((folder / "config.json").read_text())
-    if "condition_name" in about:
-        return [(folder, about["condition_name"], about["seed"])]
+    description = read_description(folder)
+    if "condition_name" in description:
+        return [(folder, description["condition_name"], description["seed"])]
     return [(run_folder(folder, run), *run) for run in config.runs]
 
 
@@ -81,55 +88,67 @@ def is_artifact(folder: Path) -> bool:
     return (folder / ABOUT_FILE).is_file()
 
 
-def load_trained(
-    folder: Path, env: str | None = None, *, warn: Callable[[str], None] = warnings.warn
-) -> Trained:
-    """The artifact in `folder`, or the run there, or all runs of the training there.
+def load_runs(
+    folder: Path, env: Any = None, net: Any = None, *, warn: Callable[[str], None] = warnings.warn
+) -> Runs:
+    """The artifact in `folder`; or the run there, or all runs of the training there, each at its
+    newest checkpoint.
 
-    `env`: another environment than the one trained in, with the same observations and actions.
+    `env`: an environment of the same observations and actions, in place of the one trained in.
+    Where training was given objects, `env` and `net` are those.
     """
     folder = Path(folder)
     if is_artifact(folder):
-        return _load_artifact(folder, env)
-    trained = load_runs(folder, warn=warn)
-    if env is None:
-        return trained
-    elsewhere = make(env)
-    check_fit(trained.env.action_names, fields_of(trained.env), elsewhere)
-    return dataclasses.replace(trained, env=elsewhere)
-
-
-def load_runs(folder: Path, *, warn: Callable[[str], None] = warnings.warn) -> Trained:
-    """The run in `folder`, or all runs of the training there, each at its newest checkpoint."""
-    folder = Path(folder)
+        return _load_artifact(folder, env, net)
     config = read_config(folder)
-    found = find_runs(folder)
-    program = make_program(config)
-    like = program.like()
+    another = None if env is None else as_environment(env)
+    as_object = config.env.startswith(OBJECT)
+    home, network = env_and_net(config, another if as_object else None, net)
+    if another is not None and not as_object:
+        check_fit(home.action_names, fields_of(home), another)
+    like = {"params": parameter_shapes(network, home)}
     runs = []
-    for place, name, seed in found:
+    for place, name, seed in find_runs(folder):
         if not checkpoints.updates(place / "checkpoints"):
             raise MasklessError(
                 f"{place} has no checkpoint yet: train it first, or name another run."
             )
         update, state = checkpoints.restore(
-            place / "checkpoints", like, identity=identity_of(config, (name, seed)), warn=warn
+            place / "checkpoints",
+            like,
+            identity=identity_of(config, (name, seed)),
+            part=True,
+            warn=warn,
         )
         chosen = condition(name)
-        thresholds = (chosen.threshold,) * program.learner.env.num_actions
+        thresholds = (chosen.threshold,) * home.num_actions
         runs.append(
-            TrainedRun(place, name, seed, update, state.params, thresholds, chosen.strength > 0)
+            EvaluatedRun(
+                place, name, seed, update, state["params"], thresholds, chosen.has_classifier
+            )
         )
-    env = program.learner.env
-    return Trained(config, env, program.learner.net, runs, env.id)
+    return Runs(config, another or home, network, runs, home.id, folder)
 
 
-def _load_artifact(folder: Path, env: str | None) -> Trained:
-    policy = load(folder)
+def parameter_shapes(net: Network, env: Environment) -> Any:
+    """Shapes and types of the network's parameters, without computing any."""
+    sequence = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((1, 1, *x.shape), x.dtype), env.observation_shapes
+    )
+    return jax.eval_shape(
+        lambda obs: net.init(
+            jax.random.key(0), net.initial_carry(1), obs, jnp.ones((1, 1), jnp.bool_)
+        ),
+        sequence,
+    )
+
+
+def _load_artifact(folder: Path, env: Any, net: Any) -> Runs:
+    policy = policies.load(folder) if net is None else policies.load(folder, net=net)
     world = environment_of(folder, policy, env)
     check_fit(policy.action_names, policy.fields, world)
     config, name, seed = _run_around(folder) or (None, "policy", 0)
-    run = TrainedRun(
+    run = EvaluatedRun(
         folder=folder,
         name=name,
         seed=seed,
@@ -139,14 +158,14 @@ def _load_artifact(folder: Path, env: str | None) -> Trained:
         has_classifier=policy.artifact.classifier,
         overrides=policy.overrides,
     )
-    return Trained(config, world, policy.net, [run], policy.artifact.about["env"])
+    return Runs(config, world, policy.net, [run], policy.artifact.about["env"], folder)
 
 
-def environment_of(run: Path, policy: Policy, name: str | None = None) -> Environment:
-    """The environment a policy was trained in, with its options where its run's folder tells them;
-    or the one called `name`."""
-    if name is not None:
-        return make(name)
+def environment_of(run: Path, policy: Policy, env: Any = None) -> Environment:
+    """The environment a policy was trained in, with its options where its run's folder has them;
+    or `env`."""
+    if env is not None:
+        return as_environment(env)
     around = _run_around(run)
     if around is not None:
         return make(around[0].env, **around[0].env_options)
@@ -157,11 +176,11 @@ def _run_around(folder: Path) -> tuple[Config, str, int] | None:
     """Configuration, condition and seed of the run in `folder` or around it."""
     for place in (folder, folder.parent):
         try:
-            config, found = read_config(place), find_runs(place)
-        except MasklessError:  # none, or some other program's
+            config, runs = read_config(place), find_runs(place)
+        except MasklessError:  # no training, or some other program's file
             continue
-        if len(found) == 1:
-            return config, *found[0][1:]
+        if len(runs) == 1:
+            return config, *runs[0][1:]
     return None
 
 
@@ -178,10 +197,11 @@ def check_fit(action_names: Sequence[str], fields: Sequence[Field], env: Environ
         )
 
 
-def not_in_force(folders: Sequence[Path]) -> list[str]:
-    """A sentence for each of these runs that was played as it was trained, although its policy
-    artifact was calibrated or overridden since."""
-    found = []
+def stale_artifact_warnings(runs: Sequence[EvaluatedRun | Any]) -> list[str]:
+    """A sentence for each run that was evaluated as it was trained, although its policy artifact
+    was calibrated or overridden since."""
+    folders = [run.folder for run in runs if run.folder is not None]
+    warnings = []
     for policy in [folder / "policy" for folder in folders if not is_artifact(folder)]:
         if not is_artifact(policy):
             continue
@@ -189,8 +209,8 @@ def not_in_force(folders: Sequence[Path]) -> list[str]:
         changes = ["calibrated thresholds"] * (artifact.about.get("thresholds") is not None)
         changes += ["overrides"] * bool(artifact.overrides)
         if changes:
-            found.append(
+            warnings.append(
                 f"This was the run as it was trained. {policy} has {' and '.join(changes)}: name"
                 " that folder to play with them."
             )
-    return found
+    return warnings

@@ -23,15 +23,16 @@ import numpy as np
 
 from maskless.envs import Environment
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.evaluation.checkpointed import Trained, TrainedRun, load_trained
-from maskless.evaluation.player import MASKS, EpisodeRecord, Masks, mask_source
-from maskless.evaluation.stages import (
+from maskless.evaluation.episodes import MASKS, EpisodeRecord, Masks, mask_source
+from maskless.evaluation.player import (
     WITHOUT_ORACLE,
-    Progress,
+    Report,
     check_oracle,
-    play_sources,
-    usual_envs,
+    default_envs,
+    no_report,
+    play_runs,
 )
+from maskless.evaluation.runs import EvaluatedRun, Runs, load_runs
 from maskless.files import write_json
 from maskless.provenance import provenance
 from maskless.training.program import of_run
@@ -85,7 +86,7 @@ class Spread:
 class RunEvaluation:
     """One run under every kind of mask that was asked for."""
 
-    folder: Path
+    folder: Path | None
     condition: str
     seed: int
     update: int | None
@@ -108,7 +109,7 @@ class RunEvaluation:
 class Evaluation:
     """All runs of a training, or one of them."""
 
-    folder: Path
+    folder: Path | None
     env: str
     achievement_names: tuple[str, ...]
     settings: dict[str, Any]
@@ -143,16 +144,20 @@ class Evaluation:
     def save(self) -> list[Path]:
         """Writes evaluation.json into the folder of each run, and of the training; what was played
         elsewhere is beside it, as evaluation-ENV.json."""
+        if self.folder is None:
+            raise MasklessError("These runs are in memory only: save the training first.")
         where = self.env.replace(":", "-")
         file = f"evaluation-{where}.json" if self.elsewhere else EVALUATION_FILE
         origin = {"provenance": provenance()}
-        for run in self.runs:
-            alone = dataclasses.replace(self, folder=run.folder, runs=[run])
-            write_json(run.folder / file, _without_nan(alone.to_json() | origin))
-        if self.folder not in [run.folder for run in self.runs]:
-            write_json(self.folder / file, _without_nan(self.to_json() | origin))
-        folders = [run.folder for run in self.runs] + [self.folder]
-        return [folder / file for folder in dict.fromkeys(folders)]
+        by_folder = {
+            run.folder: dataclasses.replace(self, folder=run.folder, runs=[run])
+            for run in self.runs
+            if run.folder is not None
+        }
+        by_folder.setdefault(self.folder, self)
+        for folder, evaluation in by_folder.items():
+            write_json(folder / file, _without_nan(evaluation.to_json() | origin))
+        return [folder / file for folder in by_folder]
 
 
 def read_evaluation(folder: Path) -> Evaluation | None:
@@ -189,92 +194,101 @@ def _summaries(masks: dict[str, dict[str, Any]]) -> dict[str, Summary]:
     }
 
 
-def evaluate(
-    folder: str | Path,
+def evaluate(folder: str | Path, *, env: Any = None, net: Any = None, **how: Any) -> Evaluation:
+    """Plays complete episodes of every run in `folder` under each kind of mask.
+
+        maskless.evaluate("runs/X", episodes=10_240).save()
+
+    `folder` is one run's (runs/X/masked/seed-0), a whole training's (runs/X), or an artifact's
+    (runs/X/masked/seed-0/policy). `env`: another environment than the one trained on, with the
+    same observations and actions; it and `net` must be given where training was given objects.
+    `how`: what `evaluate_runs` takes.
+    """
+    return evaluate_runs(load_runs(Path(folder), env, net), **how)
+
+
+def evaluate_runs(
+    runs: Runs,
     *,
     masks: Sequence[str] = MASKS,
     episodes: int = 1024,
     num_envs: int | None = None,
     greedy: bool = False,
     seed: int = 0,
-    env: str | None = None,
-    progress: Progress = lambda done, what: None,
+    report: Report = no_report,
 ) -> Evaluation:
-    """Plays at least `episodes` complete episodes of every run in `folder` under each of `masks`.
+    """Plays at least `episodes` complete episodes of every run under each of `masks`.
 
-    `folder` is one run's (runs/X/masked/seed-0), a whole training's (runs/X), or an artifact's
-    (runs/X/masked/seed-0/policy). `num_envs`: how many episodes of a run are under way at a time;
-    by default as many as in training. `greedy`: always the most probable action. `env`: another
-    environment than the one trained on, with the same observations and actions.
+    `num_envs`: how many episodes of a run are under way at a time; by default as many as in
+    training. `greedy`: always the most probable action. `report`: is told how many are done.
     """
     for name in masks:
         if name not in MASKS:
             raise UnknownNameError("masks", name, MASKS)
     if episodes < 1 or (num_envs is not None and num_envs < 1) or not masks:
         raise MasklessError("An evaluation needs at least one episode, environment and mask mode.")
-    trained = load_trained(Path(folder), env)
-    modes = _modes(trained, masks)
-    if "oracle" in modes:
-        check_oracle(trained.env, WITHOUT_ORACLE)
-    as_trained = ENVS if trained.config is None else trained.config.ppo.num_envs
-    slots = min(episodes, num_envs or usual_envs(trained.env, as_trained))
-    per_slot = -(-episodes // slots)
-    record = play_sources(
-        trained,
-        [mask_source(name, trained.env.num_actions) for name in modes],
-        slots=slots,
-        per_slot=per_slot,
+    played = _masks_to_play(runs, masks)
+    if "oracle" in played:
+        check_oracle(runs.env, WITHOUT_ORACLE)
+    as_trained = ENVS if runs.config is None else runs.config.ppo.num_envs
+    envs = min(episodes, num_envs or default_envs(runs.env, as_trained))
+    per_env = -(-episodes // envs)
+    record = play_runs(
+        runs,
+        [mask_source(name, runs.env.num_actions) for name in played],
+        envs=envs,
+        per_env=per_env,
         greedy=greedy,
         seed=seed,
-        progress=progress,
+        report=report,
     )
-    runs = [
-        _judge(trained.env, run, masks, modes, of_run(record, number))
-        for number, run in enumerate(trained.runs)
+    evaluations = [
+        _evaluation_of(runs.env, run, masks, played, of_run(record, number))
+        for number, run in enumerate(runs.runs)
     ]
     settings = {
         "masks": list(masks),
-        "episodes": slots * per_slot,
-        "num_envs": slots,
+        "episodes": envs * per_env,
+        "num_envs": envs,
         "greedy": greedy,
         "seed": seed,
     }
-    place = env or (trained.home if trained.config is None else trained.config.env)
-    names = tuple(trained.env.achievement_names)
-    elsewhere = trained.env.id != trained.home
-    return Evaluation(Path(folder), place, names, settings, runs, elsewhere)
+    elsewhere = runs.env.id != runs.home
+    env = runs.env.id if elsewhere or runs.config is None else runs.config.env
+    names = tuple(runs.env.achievement_names)
+    return Evaluation(runs.folder, env, names, settings, evaluations, elsewhere)
 
 
-def _modes(trained: Trained, masks: Sequence[str]) -> list[Masks]:
-    """What must be played to answer for every run: see `untrained`."""
+def _masks_to_play(runs: Runs, masks: Sequence[str]) -> list[Masks]:
+    """Which kinds of masks answer for every run: see `untrained`."""
     needed = set(masks)
-    if "predicted" in masks and not all(run.has_classifier for run in trained.runs):
+    if "predicted" in masks and not all(run.has_classifier for run in runs.runs):
         needed.add("none")
     return [name for name in MASKS if name in needed]
 
 
-def _judge(
+def _evaluation_of(
     env: Environment,
-    run: TrainedRun,
+    run: EvaluatedRun,
     masks: Sequence[str],
-    modes: list[Masks],
+    played: list[Masks],
     record: EpisodeRecord,
 ) -> RunEvaluation:
-    """One run's summaries from its record. [modes, envs, episodes]"""
-    played: dict[str, Summary] = {
+    """One run's summaries from its record. [masks, envs, episodes]"""
+    summaries: dict[str, Summary] = {
         name: summarise(of_run(record, number), env.num_actions)
-        for number, name in enumerate(modes)
+        for number, name in enumerate(played)
     }
-    found = {name: played[name] for name in masks}
+    chosen = {name: summaries[name] for name in masks}
     if "predicted" in masks and not run.has_classifier:
-        found |= {"predicted": played["none"], UNTRAINED: played["predicted"]}
+        chosen |= {"predicted": summaries["none"], UNTRAINED: summaries["predicted"]}
     return RunEvaluation(
         folder=run.folder,
         condition=run.name,
         seed=run.seed,
         update=run.update,
         classifier=run.has_classifier,
-        masks=found,
+        masks=chosen,
         thresholds=run.thresholds_by_name(env.action_names),
         overrides=tuple(map(str, run.overrides)),
     )

@@ -1,0 +1,59 @@
+"""From whatever a user has, an id, an object or a factory, to an environment."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from maskless.envs.base import Environment
+from maskless.envs.contract import check_contract
+from maskless.envs.registry import make
+from maskless.errors import MasklessError
+
+OBJECT = "object:"
+"""What the name of an environment begins with that was given as an object."""
+
+
+def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Environment:
+    """`env`: an id; an `Environment` or what imitates one; a Gymnasium environment; or a class or
+    function that makes one of these. Checked before anything is compiled."""
+    if isinstance(env, str):
+        return make(env, **(options or {}))
+    if options:
+        raise MasklessError("Options are for an environment given by its id: make yours with them.")
+    if isinstance(env, type) and issubclass(env, Environment):
+        env = env()
+    if not _follows_contract(env) and not _is_gymnasium(env) and callable(env):
+        factory, env = env, env()
+        if _is_gymnasium(env):
+            env.close()
+            env = factory
+    if _follows_contract(env):
+        if not env.runs_on_host:
+            check_contract(env)
+        return env
+    if "gymnasium" in sys.modules and (_is_gymnasium(env) or callable(env)):
+        from maskless.envs.gymnasium.env import HostEnvironment  # needs Gymnasium
+
+        return HostEnvironment.of(env)
+    raise MasklessError(
+        f"{env!r} is no environment: give an id (see `maskless envs`), an object with the methods"
+        " of maskless.Environment, a Gymnasium environment, or a function that makes one."
+    )
+
+
+def name_and_options(env: Environment) -> tuple[str, dict[str, Any]]:
+    """How `make` makes it again; "object:NAME" where only its owner can."""
+    if env.made_from is not None:
+        id, options = env.made_from
+        return id, dict(options)
+    return f"{OBJECT}{type(env).__name__}", {}
+
+
+def _follows_contract(env: Any) -> bool:
+    methods = ("reset", "step", "observe", "validity", "action_names")
+    return not isinstance(env, type) and all(hasattr(env, name) for name in methods)
+
+
+def _is_gymnasium(env: Any) -> bool:
+    gymnasium = sys.modules.get("gymnasium")
+    return gymnasium is not None and isinstance(env, gymnasium.Env)

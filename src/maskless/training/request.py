@@ -1,0 +1,187 @@
+"""What `train` is asked for, resolved: a configuration, and the objects that JSON cannot hold.
+
+The same request gives the same `Config`, whether it comes from Python or from the command line.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from maskless import config as configuration
+from maskless.conditions import Condition, condition, grid, name_of
+from maskless.config import Config, preset
+from maskless.envs import Environment
+from maskless.envs.resolve import OBJECT, as_environment, name_and_options
+from maskless.errors import MasklessError, UnknownNameError
+from maskless.hyperparameters import VARYING, Hyperparameters
+from maskless.nets import NETS, Network, as_network
+from maskless.ppo.learner import Optimizer
+from maskless.ppo.update import adam
+
+CUSTOM = "custom:"
+"""What the name of a network begins with that was given as an object."""
+_HYPERPARAMETERS = {field.name for field in dataclasses.fields(Hyperparameters)}
+_CONDITION = {field.name for field in dataclasses.fields(Condition)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Everything that a program is made of."""
+
+    config: Config
+    env: Environment
+    net: Network
+    optimizer: Optimizer = adam
+
+
+def make_request(
+    env: Any,
+    conditions: str | Condition | Sequence[str | Condition],
+    *,
+    net: Any = "mlp",
+    encoder: Any = None,
+    optimizer: Optimizer | None = None,
+    preset_name: str = "paper",
+    env_options: Mapping[str, Any] | None = None,
+    ppo: Hyperparameters | None = None,
+    width: int | None = None,
+    frames: float = 1e6,
+    numbers: Mapping[str, Any] | None = None,
+    **rest: Any,
+) -> Request:
+    """`numbers`: of `Hyperparameters` and `Condition`; a list varies from run to run. `ppo`: in
+    place of the preset's. `rest`: fields of `Config`."""
+    if not frames >= 1 or frames == float("inf"):
+        raise MasklessError(f"frames must be a number of at least 1, not {frames}.")
+    world = as_environment(env, env_options)
+    single, varying = _split_numbers(numbers or {})
+    if ppo is None:
+        ppo = default_hyperparameters(world, net, preset_name)
+    if width is None and preset_name == "cpu":
+        width = _network_class(net).cpu_width
+    name, options = name_and_options(world)
+    config = Config(
+        env=name,
+        env_options=options,
+        net=_net_name(net),
+        width=width,
+        conditions=grid(*_names(conditions), **varying),
+        frames=int(frames),
+        ppo=dataclasses.replace(ppo, **single),
+        optimizer="adam" if optimizer is None else "custom",
+        **rest,
+    )
+    return _checked(
+        Request(config, world, _network(config, world, net, encoder), optimizer or adam)
+    )
+
+
+def request_again(
+    config: Config,
+    *,
+    env: Any = None,
+    net: Any = None,
+    encoder: Any = None,
+    optimizer: Optimizer | None = None,
+) -> Request:
+    """The request that a configuration was made from. What was given as an object then must be
+    given again."""
+    if optimizer is None and config.optimizer != "adam":
+        raise _missing("optimiser", config.optimizer, "optimizer")
+    world, network = env_and_net(config, env, net, encoder)
+    return _checked(Request(config, world, network, optimizer or adam))
+
+
+def env_and_net(
+    config: Config, env: Any = None, net: Any = None, encoder: Any = None
+) -> tuple[Environment, Network]:
+    """The environment and the network that a configuration names, or those given in their place."""
+    if env is None and config.env.startswith(OBJECT):
+        raise _missing("environment", config.env, "env")
+    if net is None and config.net.startswith(CUSTOM):
+        raise _missing("network", config.net, "net")
+    world = as_environment(config.env, config.env_options) if env is None else as_environment(env)
+    return world, _network(config, world, config.net if net is None else net, encoder)
+
+
+def _missing(what: str, name: str, argument: str) -> MasklessError:
+    return MasklessError(
+        f"This training's {what} was given as an object ({name}): give it again, in Python with"
+        f" {argument}=..."
+    )
+
+
+def _network(config: Config, env: Environment, net: Any, encoder: Any) -> Network:
+    return as_network(
+        net,
+        num_actions=env.num_actions,
+        encoder=env.encoder if encoder is None else encoder,
+        width=config.width,
+        precision=config.precision,
+        observation=env.observation_shapes,
+    )
+
+
+def _checked(request: Request) -> Request:
+    config, net = request.config, request.net
+    unit = getattr(net, "rollout_unit", 1)
+    configuration.check(config, recurrent=net.recurrent, rollout_unit=unit)
+    _check_masks(config, request.env)
+    for name in config.conditions:
+        if condition(name).detached and not isinstance(net, Network):
+            raise MasklessError(f"{name!r} needs a network of maskless: its validity head alone.")
+    return request
+
+
+def default_hyperparameters(env: Environment, net: Any, preset_name: str) -> Hyperparameters:
+    """The preset's numbers with what this network and this environment need."""
+    of_net = getattr(_network_class(net), "default_hyperparameters", {})
+    return preset(preset_name, net=of_net, env=env.default_hyperparameters)
+
+
+def _network_class(net: Any) -> Any:
+    if isinstance(net, str):
+        if net not in NETS:
+            raise UnknownNameError("network", net, NETS)
+        return NETS[net]
+    return type(net) if hasattr(net, "initial_carry") else NETS["mlp"]
+
+
+def _net_name(net: Any) -> str:
+    return net if isinstance(net, str) else f"{CUSTOM}{type(net).__name__}"
+
+
+def _names(conditions: str | Condition | Sequence[str | Condition]) -> tuple[str, ...]:
+    several = [conditions] if isinstance(conditions, str | Condition) else list(conditions)
+    return tuple(name_of(x) if isinstance(x, Condition) else x for x in several)
+
+
+def _split_numbers(numbers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that are the same in all runs, for `Hyperparameters`; and those for `grid`."""
+    single, varying = {}, {}
+    for name, value in numbers.items():
+        if name not in _HYPERPARAMETERS | _CONDITION:
+            raise UnknownNameError("number", name, _HYPERPARAMETERS | _CONDITION)
+        several = list(value) if isinstance(value, Iterable) else [value]
+        if name in _HYPERPARAMETERS and len(several) == 1:
+            single[name] = several[0]
+        elif name in _CONDITION or name in VARYING:
+            varying[name] = several
+        else:
+            raise MasklessError(
+                f"{name} decides the shape of the program: give one value, or train twice."
+            )
+    return single, varying
+
+
+def _check_masks(config: Config, env: Environment) -> None:
+    """Refuses conditions that need a mask which the environment does not have."""
+    if env.has_masks:
+        return
+    for name in config.conditions:
+        if condition(name).masked or condition(name).has_classifier:
+            raise MasklessError(
+                f"{env.id} has no action masks, which {name!r} learns from: train it with"
+                ' --conditions unmasked, or give it env.action_masks(), info["action_mask"] or'
+                ' obs["action_mask"].'
+            )
