@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import maskless
 from maskless import MasklessError
-from maskless.envs.gymnasium.env import arrays
+from maskless.envs.gymnasium.game import arrays
 from maskless.envs.gymnasium.vector import HostVectorEnv
 from minihax.look.observation import from_nle
 
