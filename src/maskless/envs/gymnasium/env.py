@@ -8,8 +8,11 @@ it has, in this order. One that has none can be trained `unmasked`, and a policy
 own masks can act in it.
 """
 
+import contextlib
 import copy
-from collections.abc import Callable
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -18,12 +21,28 @@ import jax
 from gymnasium import spaces
 
 from maskless.envs.base import Environment, Observation
-from maskless.envs.gymnasium.adapter import Adapter, adapter_of
 from maskless.envs.gymnasium.game import Game, MaskSource, find_mask_source, game_error, reason
 from maskless.errors import MasklessError
 
 PREFIX = "gymnasium:"
 Factory = Callable[[], gymnasium.Env]
+# The beginning of a name -> the module whose `adapter(name)` knows more about such environments
+# than Gymnasium's conventions say.
+_ADAPTER_MODULES = {
+    "MiniHack-": "maskless.envs.gymnasium.nethack",
+    "NetHack": "maskless.envs.gymnasium.nethack",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """How to play an environment; by default as Gymnasium's conventions say."""
+
+    game: type[Game] = Game
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of `gymnasium.make`, where the user gives no others."""
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of the `HostEnvironment`, instead of what the environment says of itself."""
 
 
 class HostEnvironment(Environment):
@@ -45,10 +64,11 @@ class HostEnvironment(Environment):
         `options` go to `gymnasium.make`."""
         name = id.removeprefix(PREFIX)
         try:
-            adapter = adapter_of(name)
+            adapter = _adapter(name)
             # Its checker looks at every step of every game, and warns about other conventions.
             options = {"disable_env_checker": True, **adapter.options, **options}
             env = gymnasium.make(name, **options)
+            assert env.spec is not None
         except Exception as error:  # anything can go wrong in other people's constructors
             raise MasklessError(
                 f"Gymnasium cannot make {name!r} ({reason(error)}): check the name, the options,"
@@ -128,16 +148,21 @@ class HostEnvironment(Environment):
     reset = step = observe = validity = _refuse
 
 
+def _adapter(name: str) -> Adapter:
+    for prefix, module in _ADAPTER_MODULES.items():
+        if name.startswith(prefix):
+            return importlib.import_module(module).adapter(name)
+    return Adapter()
+
+
 def _factory_of(env: gymnasium.Env) -> Factory:
     """Makes environments like `env`, in this process and in others."""
     spec = env.spec
     if spec is not None and not _defined_in_main(spec):
         make = partial(gymnasium.make, spec, disable_env_checker=True)
-        try:  # fails where a wrapper does not say how it was made
+        with contextlib.suppress(Exception):  # a wrapper may not say how it was made
             make().close()
             return make
-        except Exception:
-            pass
     try:
         return partial(copy.deepcopy, copy.deepcopy(env))  # the user may go on to use `env`
     except Exception as error:

@@ -1,12 +1,12 @@
-"""MiniHack's corridors and mazes, shown as `minihax` shows them, so that a policy trained in JAX can
-act in the real game. Loaded only for environments of MiniHack and NLE."""
+"""MiniHack's corridors and mazes, shown as `minihax` shows them, so that a policy trained in JAX
+can act in the real game. Loaded only for environments of MiniHack and NLE."""
 
 import importlib
 import re
 from typing import Any
 
 from maskless.envs.base import Observation
-from maskless.envs.gymnasium.adapter import Adapter
+from maskless.envs.gymnasium.env import Adapter
 from maskless.envs.gymnasium.game import Game, MaskedObservation
 from maskless.envs.registry import make
 from minihax import from_nle

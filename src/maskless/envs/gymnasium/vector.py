@@ -1,32 +1,30 @@
 """Many Gymnasium environments at once, in the worker processes of Gymnasium's `AsyncVectorEnv`.
 
 A process per game would spend its time on waking up: each sub-environment of the AsyncVectorEnv is
-a batch of games that are stepped one by one. The interface is `VectorEnv`'s, but the games are
-outside: `step` changes them.
+a batch of games (batch.py). The interface is `VectorEnv`'s, but the games are outside: `step`
+changes them.
 """
 
 import contextlib
+import dataclasses
 import multiprocessing.connection
 import os
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing.util import Finalize
-from typing import Any, NamedTuple
+from typing import Any
 
-import cloudpickle
-import gymnasium
+import cloudpickle  # type: ignore[import-untyped]
 import jax
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 
-from maskless.envs.base import Observation
+from maskless.envs.gymnasium.batch import GameBatch
 from maskless.envs.gymnasium.env import HostEnvironment
-from maskless.envs.gymnasium.game import game_error, reason
-from maskless.envs.vector import Episodes, First, Step
+from maskless.envs.gymnasium.game import reason
+from maskless.envs.vector import First, Step
 from maskless.errors import MasklessError
 
 _SECONDS_TO_STOP = 2.0
@@ -42,55 +40,34 @@ class HostVectorEnv:
         self.env = env
         self.num_envs = num_envs
         workers = min(num_envs, _cores() if env.workers is None else env.workers)
-        shares = np.array_split(np.arange(num_envs), max(workers, 1))
-        self._ends = np.cumsum([len(share) for share in shares])
-        size = len(shares[0])
-        # Sub-environments must be of one size: the last rows of some batches hold no game.
-        self._rows = np.concatenate([i * size + np.arange(len(s)) for i, s in enumerate(shares)])
-        batches = [partial(GameBatch, env, i, len(s), size) for i, s in enumerate(shares)]
-        self._layout = jax.tree.structure(GameBatch(env, 0, 0, 1).outcome)
-        self._batches: Any = (
-            Workers(env, batches) if workers else SyncVectorEnv(batches, copy=False)
-        )
-        self._actions = np.full((len(shares), size), -1)
+        numbers = np.array_split(np.arange(num_envs), max(workers, 1))
+        counts = [len(batch) for batch in numbers]
+        self._splits = np.cumsum(counts)[:-1]
+        # Where the games are among the rows of all batches, which are of one size.
+        self._rows = np.concatenate([i * counts[0] + np.arange(n) for i, n in enumerate(counts)])
+        self._actions = np.full((len(counts), counts[0]), -1)
+        make = [partial(GameBatch, env, i, n, counts[0]) for i, n in enumerate(counts)]
+        self._layout = jax.tree.structure(make[0]().outcome)
+        self._batches = Workers(env, make) if workers else SyncVectorEnv(make, copy=False)
 
     def reset(self, seeds: Sequence[Sequence[int]]) -> First:
         """A new episode in every environment. `seeds`: some numbers for each, which decide this
         episode and all that follow."""
-        shares = np.split(np.asarray(seeds, np.int64) % 2**32, self._ends[:-1])
-        outcome = self._request("reset", options={"seeds": shares})
-        zeros: Any = np.zeros(self.num_envs, np.int32)
-        self._episodes = Episodes(zeros.astype(np.float32), zeros, zeros)
-        return First(outcome.observation, outcome.mask)
+        seeds_of_batches = np.split(np.asarray(seeds, np.int64) % 2**32, self._splits)
+        step = self._request("reset", options={"seeds": seeds_of_batches})
+        return First(step.observation, step.mask)
 
     def step(self, actions: Int[np.ndarray, " envs"]) -> Step:
         """One step of every environment; finished ones begin their next episode. An environment
         with the action -1 is left alone."""
         self._actions.flat[self._rows] = actions
-        outcome = self._request("step", self._actions)
-        done = outcome.terminated | outcome.truncated
-        episodes = Episodes(
-            returns=self._episodes.returns + outcome.reward,
-            lengths=self._episodes.lengths + (actions >= 0).astype(np.int32),
-            achievements=self._episodes.achievements,
-        )
-        self._episodes = jax.tree.map(lambda x: np.where(done, x.dtype.type(0), x), episodes)
-        # The same object where nothing ended: it is then sent to the learner once.
-        final = outcome.observation
-        if done.any():
-            final = jax.tree.map(partial(_where, done), outcome.final_observation, final)
-        return Step(
-            observation=outcome.observation,
-            mask=outcome.mask,
-            reward=outcome.reward,
-            done=done,
-            terminated=outcome.terminated,
-            truncated=outcome.truncated,
-            final_observation=final,
-            episodes=episodes,
-        )
+        step = self._request("step", self._actions)
+        if step.done.any():
+            return step
+        # The same object, which is then sent to the learner once.
+        return dataclasses.replace(step, final_observation=step.observation)
 
-    def _request(self, method: str, *args: Any, **kwargs: Any) -> "Outcome":
+    def _request(self, method: str, *args: Any, **kwargs: Any) -> Step:
         try:
             leaves, *_, infos = getattr(self._batches, method)(*args, **kwargs)
             if "error" in infos:
@@ -100,7 +77,7 @@ class HostVectorEnv:
         except BaseException:  # a worker that is still at work would answer the next request
             self.close()
             raise
-        rows = [leaf.reshape(-1, *leaf.shape[2:])[self._rows] for leaf in leaves]
+        rows = [leaf.reshape(-1, *leaf.shape[2:])[self._rows] for leaf in leaves]  # copies
         return jax.tree.unflatten(self._layout, rows)
 
     def close(self) -> None:
@@ -113,157 +90,58 @@ class HostVectorEnv:
         self.close()
 
 
-class Outcome(NamedTuple):
-    """Of a step or reset of some games, after any reset of a finished one."""
-
-    observation: Observation  # [games, ...]
-    mask: Bool[np.ndarray, "games actions"]
-    reward: Float[np.ndarray, " games"]
-    terminated: Bool[np.ndarray, " games"]
-    truncated: Bool[np.ndarray, " games"]
-    final_observation: Observation
-    """Before the reset; of an earlier episode where none ended."""
-
-
-class GameBatch(gymnasium.Env):
-    """Some games, stepped one after the other, as one sub-environment. Its observation is the
-    leaves of an `Outcome`; finished games begin their next episode at once, so that it never ends.
-
-    What a game raises is reported in `info` ("error" and "traceback"): AsyncVectorEnv would hang on
-    an exception that cannot be pickled.
-    """
-
-    def __init__(self, env: HostEnvironment, index: int, games: int, size: int):
-        """`index`: of this batch; `size`: how many games the largest batch has."""
-        self.metadata = {"render_modes": []}  # AsyncVectorEnv changes it
-        self._env, self._index = env, index
-        self._games: list[Any] = [None] * games  # made by `reset`, where failures are reported
-        zeros = partial(_zeros, size)
-        mask = np.zeros((size, env.num_actions), bool)
-        reward, ended = np.zeros(size, np.float32), np.zeros((2, size), bool)
-        observation, final = (jax.tree.map(zeros, env.observation_shapes) for _ in range(2))
-        self.outcome = Outcome(observation, mask, reward, *ended, final)
-        self._leaves = tuple(jax.tree.leaves(self.outcome))
-        self._observation, self._final = jax.tree.leaves(observation), jax.tree.leaves(final)
-        self.observation_space = spaces.Tuple([_box(leaf) for leaf in self._leaves])
-        self.action_space = spaces.Box(-1, env.num_actions - 1, (size,), np.int64)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[tuple, dict[str, str]]:
-        """New episodes, decided by `options["seeds"]`: for each batch, numbers [games, n]."""
-        seeds = options["seeds"][self._index]
-        self._random = [np.random.default_rng(numbers.tolist()) for numbers in seeds]
-        return self._leaves, self._for_all_games("reset", self._begin, range(len(self._games)))
-
-    def step(self, action: Int[np.ndarray, " size"]) -> tuple[tuple, float, bool, bool, dict]:
-        for part in (self.outcome.reward, self.outcome.terminated, self.outcome.truncated):
-            part[:] = 0
-        playing = [number for number in range(len(self._games)) if action[number] >= 0]
-        info = self._for_all_games("step", partial(self._step, action), playing)
-        return self._leaves, 0.0, False, False, info
-
-    def close(self) -> None:
-        for game in self._games:
-            if game is not None:
-                game.close()
-        self._games = []
-        learner = multiprocessing.parent_process()
-        if learner is not None and not learner.is_alive():
-            os._exit(0)  # AsyncVectorEnv's worker would complain that it cannot answer
-
-    def _for_all_games(
-        self, method: str, call: Callable[[int], None], numbers: Sequence[int]
-    ) -> dict[str, str]:
-        """`call(number)` of these games; the info of the step or reset."""
-        try:
-            for number in numbers:
-                call(number)
-        except Exception as error:  # anything can go wrong in other people's environments
-            sentence = str(game_error(self._env.id, method, error))
-            return {"error": sentence, "traceback": traceback.format_exc()}
-        return {}
-
-    def _begin(self, number: int) -> None:
-        if self._games[number] is None:
-            try:
-                self._games[number] = self._env.play()
-            except Exception as error:
-                raise game_error(self._env.id, "its constructor", error) from error
-        observation, mask = self._games[number].reset(int(self._random[number].integers(2**31)))
-        self._write(self._observation, number, observation)
-        self.outcome.mask[number] = mask
-
-    def _step(self, actions: Int[np.ndarray, " size"], number: int) -> None:
-        masked, observation, reward, terminated, truncated = self._games[number].step(
-            actions[number]
-        )
-        outcome = self.outcome
-        outcome.reward[number] = reward
-        outcome.terminated[number], outcome.truncated[number] = terminated, truncated
-        if masked is None:
-            self._write(self._final, number, observation)
-            self._begin(number)
-        else:
-            self._write(self._observation, number, observation)
-            outcome.mask[number] = masked[1]
-
-    def _write(self, leaves: list[np.ndarray], number: int, observation: Observation) -> None:
-        for leaf, value in zip(leaves, jax.tree.leaves(observation), strict=True):
-            if leaf.shape[1:] != np.shape(value):
-                raise MasklessError(
-                    f"{self._env.id} shows an array of shape {np.shape(value)} where its first"
-                    f" observation had {leaf.shape[1:]}: all its observations must have one shape."
-                )
-            leaf[number] = value
-
-
 class Workers(AsyncVectorEnv):
-    """An AsyncVectorEnv whose processes leave Ctrl-C to the learner, end when it does, and whose
-    death is one sentence."""
+    """An AsyncVectorEnv that can lose a worker without waiting for it for ever, and whose workers
+    leave Ctrl-C to the learner."""
 
-    def __init__(self, env: HostEnvironment, batches: Sequence[Callable[[], GameBatch]]):
+    def __init__(self, env: HostEnvironment, make_batches: Sequence[Callable[[], GameBatch]]):
         self._id = env.id
         try:
             cloudpickle.dumps(env)
-        except Exception as error:
+        except Exception as error:  # anything can go wrong in other people's classes
             raise MasklessError(
                 f"{env.id} cannot be sent to a worker process ({reason(error)}): give a function"
                 " that makes it there, or workers=0."
             ) from error
-        makers = [partial(_in_worker, os.getpid(), batch) for batch in batches]
+        make = [partial(_in_worker, os.getpid(), batch) for batch in make_batches]
         try:
-            with self._death_in_a_sentence(), _environment_variables(_WORKER_VARIABLES):
-                # A fork would copy JAX's locks.
-                super().__init__(makers, context="spawn", copy=False)
+            with self._death_as_sentence(), _environment_variables(_WORKER_VARIABLES):
+                super().__init__(make, context="spawn", copy=False)  # a fork copies JAX's locks
         except BaseException:
             self.close()
             raise
+        # Before multiprocessing itself waits, when the interpreter ends, for workers to end.
         Finalize(self, _stop, (self.processes, self.parent_pipes), exitpriority=10)
 
     def reset(self, **kwargs: Any) -> Any:
-        with self._death_in_a_sentence():
+        with self._death_as_sentence():
             return super().reset(**kwargs)
 
-    def step(self, actions: Int[np.ndarray, "batches size"]) -> Any:
-        with self._death_in_a_sentence():
+    def step(self, actions: Any) -> Any:
+        with self._death_as_sentence():
             return super().step(actions)
 
-    def close_extras(self, **kwargs: Any) -> None:
-        """Gymnasium's own waits for ever where a worker died, or ignores that it is to end."""
+    def close_extras(self, *args: Any, **kwargs: Any) -> None:
+        """Gymnasium's waits for ever for the answer of a worker that has died."""
         _stop(getattr(self, "processes", ()), getattr(self, "parent_pipes", ()))
 
+    def __del__(self) -> None:
+        """Nothing: `Finalize` has ended the workers, also where modules are being unloaded."""
+
     @contextlib.contextmanager
-    def _death_in_a_sentence(self) -> Iterator[None]:
+    def _death_as_sentence(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, OSError) as error:
-            processes = {x.sentinel: x for x in getattr(self, "processes", ())}
+        except (EOFError, OSError) as error:  # a pipe has lost its other end
+            processes = {process.sentinel: process for process in getattr(self, "processes", ())}
             ended = multiprocessing.connection.wait(list(processes), _SECONDS_TO_STOP)
             for sentinel in ended:
                 processes[sentinel].join()
-            code = processes[ended[0]].exitcode if ended else "unknown"
+            codes = [processes[sentinel].exitcode for sentinel in ended]
             raise MasklessError(
-                f"A worker process of {self._id} died (exit code {code}): the environment crashed"
-                " it, or the memory is full; try the option workers=0 or fewer environments."
+                f"A worker process of {self._id} died (exit code {', '.join(map(str, codes))}): the"
+                " environment crashed it, or the memory is full; try the option workers=0 or fewer"
+                " environments."
             ) from error
 
 
@@ -277,8 +155,9 @@ def _in_worker(learner: int, make_batch: Callable[[], GameBatch]) -> GameBatch:
 
 
 def _stop(processes: Sequence[Any], pipes: Sequence[Any]) -> None:
+    """Tells workers to close their games and to end; kills those that do not."""
     for pipe in pipes:
-        with contextlib.suppress(OSError):  # it has died
+        with contextlib.suppress(OSError):  # it has ended already
             pipe.send(("close", None))
     for process in processes:
         process.join(_SECONDS_TO_STOP)
@@ -305,16 +184,3 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _zeros(size: int, shape: jax.ShapeDtypeStruct) -> np.ndarray:
-    return np.zeros((size, *shape.shape), shape.dtype)
-
-
-def _box(array: np.ndarray) -> spaces.Box:
-    """A space of arrays like this one; only shape and type matter."""
-    return spaces.Box(0, 1, array.shape, array.dtype)
-
-
-def _where(done: Bool[np.ndarray, " envs"], ended: np.ndarray, going_on: np.ndarray) -> np.ndarray:
-    return np.where(done.reshape(-1, *[1] * (ended.ndim - 1)), ended, going_on)
