@@ -214,15 +214,15 @@ def test_an_exception_that_cannot_be_pickled_and_a_changing_shape_are_reported()
             self.kind = kind
 
         def step(self, action):
-            class Unknown(Exception):
+            class UnknownError(Exception):
                 pass
 
             if self.kind == "raises":
-                raise Unknown("at sea")
+                raise UnknownError("at sea")
             return np.zeros(1), 0.0, False, False, {}
 
     for kind, workers, sentence in (
-        ("raises", 1, r"object:Trouble failed in step \(Unknown: at sea\)"),
+        ("raises", 1, r"object:Trouble failed in step \(UnknownError: at sea\)"),
         ("grows", 0, r"array of shape \(1,\) where its first observation had \(2,\)"),
     ):
         worlds = HostVectorEnv(HostEnvironment.of(partial(Trouble, kind), workers=workers), 2)
