@@ -79,8 +79,8 @@ class HostEnvironment(Environment):
     @classmethod
     def of(cls, env: gymnasium.Env | Factory, *, workers: int | None = None) -> "HostEnvironment":
         """An environment object, or a class or function that makes one, also when it is defined in
-        a notebook. An object is not played itself: its games are made from its `spec` if that
-        contains all of it, and are deep copies otherwise."""
+        a notebook. An object is not played itself: its games are made from its `spec` if that can
+        be made again, and are deep copies otherwise. `workers`: as above."""
         if isinstance(env, gymnasium.Env):
             factory = _factory_of(env)
         elif callable(env):
@@ -96,6 +96,11 @@ class HostEnvironment(Environment):
             raise game_error(f"object:{name}", "its constructor", error) from error
         if not isinstance(game, gymnasium.Env):
             raise MasklessError(f"{env!r} makes {game!r}, which is no Gymnasium environment.")
+        if callable(env) and factory().unwrapped is game.unwrapped:
+            raise MasklessError(
+                f"{env!r} returns the same environment again: make a new one in each call, or give"
+                " the environment itself."
+            )
         host = cls.__new__(cls)
         id = f"object:{type(game.unwrapped).__name__}"
         host._describe(id, game, factory, workers, Adapter())
@@ -174,11 +179,8 @@ def _factory_of(env: gymnasium.Env) -> Factory:
 
 def _defined_in_main(spec: Any) -> bool:
     """Whether a worker process, which has another `__main__`, would look there in vain."""
-    entry_points = [
-        spec.entry_point,
-        *(wrapper.entry_point for wrapper in spec.additional_wrappers),
-    ]
-    return any(str(entry_point).startswith("__main__:") for entry_point in entry_points)
+    parts = (spec, *spec.additional_wrappers)
+    return any(str(part.entry_point).startswith("__main__:") for part in parts)
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
