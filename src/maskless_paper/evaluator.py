@@ -25,7 +25,7 @@ from maskless.evaluation.player import (
     mask_source,
 )
 from maskless.training.program import Program, of_run, together
-from maskless_paper.thinning import rounded
+from maskless_paper.study_files import rounded
 
 Playing = tuple[Play, Int[Array, "envs episodes achievements"]]
 """Where an evaluation stands, and which achievements each episode has unlocked."""

@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from maskless.conditions import condition
 from maskless.errors import MasklessError
-from maskless_paper.claims.claims import CLAIMS, judge_all
-from maskless_paper.claims.page import VERDICTS, claims_page
-from maskless_paper.reproduce import read_studies, reproduce
-from maskless_paper.run import read_result, run_study
-from maskless_paper.studies import STUDIES, make_plan
+from maskless_paper.claims.claims import CLAIMS
+from maskless_paper.claims.page import claims_page
+from maskless_paper.claims.verdicts import VERDICTS, judge_all
+from maskless_paper.plans import make_plan
+from maskless_paper.reproduce import reproduce
+from maskless_paper.run import run_study
+from maskless_paper.studies import STUDIES
+from maskless_paper.study_files import read_result, read_studies
 from maskless_paper.tables import EXPERIMENTS
 
 PLAN = make_plan("classic-mlp", "smoke")
@@ -85,7 +89,7 @@ def test_a_study_says_what_was_done_and_what_came_out(smoke):
     for log in result["logs"]:
         assert log["frames"] == [256, 512, 768, 1024]
         rate = log["valid_rate"]
-        assert max(rate) < 1 if "unmasked" in log["condition"] else min(rate) == 1
+        assert max(rate) < 1 if not condition(log["condition"]).masked else min(rate) == 1
         assert len(log["actions"]["descend"]["probability_valid"]) == 4
 
 
@@ -120,16 +124,16 @@ def test_a_table_can_be_made_of_some_studies(smoke, tmp_path):
 
 
 def test_every_claim_can_be_judged_when_its_studies_are_there(smoke):
-    ledger = judge_all(read_studies(smoke[0] / "out" / "studies"))
-    assert [entry.claim for entry in ledger] == list(CLAIMS)
-    for entry in ledger:
-        assert set(entry.parts) == set(entry.claim.studies)
-        assert entry.verdict in VERDICTS
-    page = claims_page(ledger)
+    judged = judge_all(read_studies(smoke[0] / "out" / "studies"))
+    assert [one.claim for one in judged] == list(CLAIMS)
+    for one in judged:
+        assert set(one.checks) == set(one.claim.studies)
+        assert one.verdict in VERDICTS
+    page = claims_page(judged)
     assert all(f"## Claim {claim.number}:" in page for claim in CLAIMS)
     # What is surely so on the toy too: masks allow valid actions only.
-    rates = next(entry for entry in ledger if entry.claim.number == "2").parts["full-gru"]
-    assert [part.holds for part in rates] == [False, True]
+    rates = next(one for one in judged if one.claim.number == "2").checks["full-gru"]
+    assert [check.holds for check in rates] == [False, True]
 
 
 def test_numbers_are_those_of_a_run_s_own_log(smoke):
