@@ -5,7 +5,7 @@ plan.config                              # what `maskless train` would be asked 
 """
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from maskless.config import Config, Hyperparameters, preset
 from maskless.errors import MasklessError, UnknownNameError
@@ -72,7 +72,7 @@ def make_plan(
             f"frames of {name} must be at least {config.frames_per_update:,}, one update."
         )
     changes = {"seeds": seeds, "frames": frames, "precision": precision}
-    given = {field: value for field, value in changes.items() if value is not None}
+    given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
     two_rooms = scale == "cpu" and bool(WORLDS[study.world].cpu_env)
     return Plan(
         study=name,

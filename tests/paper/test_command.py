@@ -1,5 +1,8 @@
 """`maskless reproduce` as a user types it."""
 
+import subprocess
+import sys
+
 import pytest
 
 from maskless.cli import main
@@ -47,3 +50,18 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, says, capsys, tmp_
     said = capsys.readouterr()
     assert says in said.err
     assert said.out == ""
+
+
+def test_other_commands_do_not_import_the_paper():
+    """In a fresh process, as `python -X importtime -m maskless --help` would show."""
+    code = (
+        "import sys; from maskless.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "loaded = [name for name in sys.modules if name.startswith('maskless_paper')]\n"
+        "sys.exit(f'imported: {loaded}' if loaded else 0)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for command in ("reproduce", "theory"):
+        assert command in run.stdout

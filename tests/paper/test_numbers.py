@@ -31,7 +31,9 @@ def rows(count):
 
 def downsampled(count, planned=10**9, **options):
     names = ["first", "second"]
-    return downsampling.downsample(list(rows(count)), names, names[:1], planned_frames=planned, **options)
+    return downsampling.downsample(
+        list(rows(count)), names, names[:1], planned_frames=planned, **options
+    )
 
 
 def test_a_short_log_keeps_every_row():
