@@ -34,7 +34,15 @@ DRAWN = ("classic-mlp", "corridor-gru", "full-hybrid")
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def few_resamples():
+    """Of hundreds of evaluations: how wide their intervals are is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maskless.evaluation.evaluate.RESAMPLES", 50)
+        yield
+
+
+@pytest.fixture(scope="module")
+def smoke(few_resamples, tmp_path_factory):
     """The folder that `maskless reproduce all --scale smoke` leaves, and what it printed.
 
     Of Table 1, which is the same toy nine times, every game is drawn with one network. The theory
