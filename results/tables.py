@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from maskless.conditions import CONDITIONS
 from maskless_paper import results
 from maskless_paper.claims.page import claims_page
 from maskless_paper.claims.verdicts import judge_all
@@ -221,8 +222,8 @@ def deployed() -> str:
         rows.append((f"**{game}**, {frames} frames", "", "", "", ""))
         for result in found:
             for name in results.conditions(result):
-                if name.count("=") and name != "masked-loop:predicted_share=0.5":
-                    continue  # findings.md has all of them
+                if name not in (*CONDITIONS, "masked-loop:predicted_share=0.5"):
+                    continue  # findings.md has all variants
                 cells = {m: results.returns(result, name, m) for m in ("oracle", "none")}
                 learned = results.has_classifier(name)
                 predicted = results.returns(result, name, "predicted") if learned else None
@@ -272,7 +273,7 @@ def exact_classic() -> str:
         found = read(f"exact-classic/{rules}.json")["conditions"]
         for name, masks in found.items():
             oracle, predicted, none = (masks.get(m) for m in ("oracle", "predicted", "none"))
-            learned = name == "masked-focal"
+            learned = results.has_classifier(name)
             kept = f"{100 * predicted['mean'] / oracle['mean']:.0f} %" if learned else "–"
             cells = (oracle, predicted if learned else None, none)
             rows.append((f"`{name}`", rules, *(_mean_and_ends(cell) for cell in cells), kept))

@@ -88,8 +88,7 @@ class Evaluator:
         by_seed = jax.vmap(self._begin)(keys)
 
         def spread(x: Array) -> Array:
-            mine = x[self._seed_of_run]
-            return jnp.repeat(mine[:, None], len(MASKS), axis=1)
+            return jnp.repeat(x[self._seed_of_run][:, None], len(MASKS), axis=1)
 
         return jax.tree.map(spread, by_seed)
 

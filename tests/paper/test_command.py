@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import pytest
 
 from maskless.cli import main
+from maskless.cli.reproduce import Reproduce
+from maskless_paper.plans import SCALES
 from maskless_paper.studies import STUDIES
 from maskless_paper.tables import EXPERIMENTS
 
@@ -50,6 +53,10 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, says, capsys, tmp_
     said = capsys.readouterr()
     assert says in said.err
     assert said.out == ""
+
+
+def test_the_scales_of_the_command_are_those_of_the_plans():
+    assert get_args(get_type_hints(Reproduce)["scale"]) == SCALES
 
 
 def test_other_commands_do_not_import_the_paper():

@@ -36,10 +36,12 @@ def compare(
     form: str = ".2f",
     ours: str = "{}",
     decides: bool = True,
+    final: bool = True,
 ) -> Check:
     """Whether every seed passes the test. `ours`: the text around the number; `decides`: False
-    where the run is too short for an answer."""
-    return Check(says, ours.format(show(cell, form)), every_seed(cell, test) if decides else None)
+    where the run is too short for an answer; `final`: False where a "no" may still become "yes"."""
+    holds = once_true(every_seed(cell, test), final) if decides else None
+    return Check(says, ours.format(show(cell, form)), holds)
 
 
 def every_seed(cell: Cell | None, test: Callable[[float], bool]) -> bool | None:
@@ -50,9 +52,9 @@ def between(low: float, high: float) -> Callable[[float], bool]:
     return lambda value: low <= value <= high
 
 
-def once_true(holds: bool | None, long_enough: bool) -> bool | None:
+def once_true(holds: bool | None, final: bool) -> bool | None:
     """For what stays true once it is: open as long as it may still become true."""
-    return holds if holds or long_enough else None
+    return holds if holds or final else None
 
 
 def surely_above(one: Cell | None, other: Cell | None) -> bool | None:

@@ -10,7 +10,6 @@ from maskless_paper.claims.check import (
     between,
     compare,
     every_seed,
-    once_true,
     relative_spread,
     show,
 )
@@ -24,9 +23,10 @@ def accuracy(result: Result) -> list[Check]:
     for name in results.conditions(result):
         if results.has_classifier(name) and condition(name).kl_share == 1:
             ours = results.final(result, name, "classifier_accuracy")
-            high = every_seed(ours, lambda x: x >= 0.985)
-            holds = once_true(high, results.has_full_budget(result))
-            checks.append(Check(f"`{name}`: 99 %", show(ours, ".4f"), holds))
+            final = results.has_full_budget(result)
+            checks.append(
+                compare(f"`{name}`: 99 %", ours, lambda x: x >= 0.985, form=".4f", final=final)
+            )
     return checks
 
 

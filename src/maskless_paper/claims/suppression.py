@@ -1,17 +1,12 @@
 """Checks of probabilities and features: is an action suppressed, does it recover, and why?"""
 
+from typing import Any
+
 from maskless_paper import results
-from maskless_paper.claims.check import (
-    Check,
-    Judge,
-    between,
-    compare,
-    every_seed,
-    once_true,
-    show,
-    versus,
-)
+from maskless_paper.claims.check import Check, Judge, between, compare, show, versus
 from maskless_paper.study_files import Result
+
+_LOWEST: Any = {"form": ".1e", "ours": "lowest {}"}
 
 
 def suppressed(limit: float, within: int | None = None) -> Judge:
@@ -21,7 +16,6 @@ def suppressed(limit: float, within: int | None = None) -> Judge:
         action, uniform = result["watched"][0], 1 / len(result["action_names"])
         low = results.lowest(result, "unmasked", action)
         early = low if within is None else results.lowest(result, "unmasked", action, within)
-        below = every_seed(early, lambda p: p < limit)
         long_enough = within is None or result["frames"] >= within
         until = "" if within is None else f" within {results.format_frames(within)} frames"
         return [
@@ -29,13 +23,10 @@ def suppressed(limit: float, within: int | None = None) -> Judge:
                 f"{action} falls at least tenfold below uniform ({uniform:.3f}) without masks",
                 low,
                 lambda p: p <= uniform / 10,
-                form=".1e",
-                ours="lowest {}",
+                **_LOWEST,
             ),
-            Check(
-                f"below {limit:g}{until}",
-                f"lowest {show(early, '.1e')}",
-                once_true(below, long_enough),
+            compare(
+                f"below {limit:g}{until}", early, lambda p: p < limit, **_LOWEST, final=long_enough
             ),
         ]
 
@@ -88,26 +79,17 @@ def recovery(result: Result) -> list[Check]:
 def unmasked_predictor(result: Result) -> list[Check]:
     name = "unmasked-kl:strength=20"
     low = results.lowest(result, name, "descend")
-    final = results.final(result, name, "probability_valid", "descend")
-    correlation = results.final(result, name, "feature_correlation", "descend")
-    long_enough = result["frames"] >= 150_000_000
+    probability, correlation = (
+        results.final(result, name, metric, "descend")
+        for metric in ("probability_valid", "feature_correlation")
+    )
+    end = result["frames"] >= 150_000_000
+    again = "and is above 0.1 again by 150 M frames"
+    about = "its correlation falls to about 0.3"
     return [
-        Check(
-            "descend falls below 1e-3",
-            f"lowest {show(low, '.1e')}",
-            once_true(every_seed(low, lambda p: p < 1e-3), long_enough),
-        ),
-        Check(
-            "and is above 0.1 again by 150 M frames",
-            show(final, ".2g"),
-            once_true(every_seed(final, lambda p: p > 0.1), long_enough),
-        ),
-        compare(
-            "its correlation falls to about 0.3",
-            correlation,
-            between(0.2, 0.4),
-            decides=long_enough,
-        ),
+        compare("descend falls below 1e-3", low, lambda p: p < 1e-3, **_LOWEST, final=end),
+        compare(again, probability, lambda p: p > 0.1, form=".2g", final=end),
+        compare(about, correlation, between(0.2, 0.4), decides=end),
     ]
 
 

@@ -50,7 +50,7 @@ def by_world(studies: Results) -> dict[str, list[Result]]:
     return groups
 
 
-def kept_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
+def retained_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
     """What each condition with a classifier keeps under its own masks, at one budget: of those
     that have learned something by then."""
     shares = {}
@@ -67,7 +67,7 @@ def kept_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
 def common_budgets(group: list[Result]) -> list[int]:
     """Where at least two conditions with a classifier can be compared."""
     frames = sorted({budget for result in group for budget in results.budgets(result)})
-    return [budget for budget in frames if len(kept_by_condition(group, budget)) > 1]
+    return [budget for budget in frames if len(retained_by_condition(group, budget)) > 1]
 
 
 def order(cells: dict[str, Cell]) -> str:
@@ -82,7 +82,7 @@ def order(cells: dict[str, Cell]) -> str:
 def order_table(world: str, group: list[Result]) -> Table:
     """The order of the losses at every budget."""
     rows = [
-        (results.format_frames(frames), order(kept_by_condition(group, frames)))
+        (results.format_frames(frames), order(retained_by_condition(group, frames)))
         for frames in common_budgets(group)
     ]
     note = "> : all seeds of one are above all of the next, intervals included; ≳ : they overlap."
@@ -134,7 +134,7 @@ def draw(studies: Results, path: Path) -> None:
     curves: dict[str, dict[str, dict[float, Cell]]] = {}
     for world, group in by_world(studies).items():
         for frames in common_budgets(group):
-            for name, cell in kept_by_condition(group, frames).items():
+            for name, cell in retained_by_condition(group, frames).items():
                 curves.setdefault(world, {}).setdefault(name, {})[frames] = cell
     sweep.draw_points(curves, path, "frames", "return kept under predicted masks")
 
