@@ -15,6 +15,7 @@ from maskless_paper.study_files import Result
 
 MASK_COLOURS = {"oracle": style.BLUE, "predicted": style.GREEN, "none": style.VERMILION}
 _WIDTH = 3.3  # inches of a panel
+_WHERE_VALID = ("probability_valid", "raw_probability_valid")  # means over enough valid states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ def runs_of(result: Result) -> list[Run]:
             at = names.index(action)
             for metric, curve in curves.items():
                 known = dict(zip(log["frames"], curve, strict=True))
-                if metric.endswith("probability_valid"):
+                if metric in _WHERE_VALID:
                     known = {when: p for p, when in results.where_valid(log, action, metric)}
                 for row in rows:
                     value = known.get(row["frames"])
