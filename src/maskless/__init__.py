@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from maskless import losses, masking
-from maskless.envs import Environment, VectorEnv, ids, make, register
 from maskless.errors import MasklessError
 
 if TYPE_CHECKING:
+    from maskless import losses, masking
+    from maskless.envs import Environment, VectorEnv, ids, make, register
     from maskless.evaluation.evaluate import evaluate
     from maskless.policy.acting import load
     from maskless.training.train import train
@@ -28,17 +28,21 @@ __all__ = [
     "train",
 ]
 
-# Imported when first used: an artifact can be loaded where the trainer is not installed.
+# Imported when first used: an artifact can be loaded where neither trainer nor environments are
+# installed, and the command line answers before JAX is imported.
 _LATER = {
-    "evaluate": "maskless.evaluation",
-    "load": "maskless.policy.acting",
+    "evaluate": "maskless.evaluation.evaluate",
+    "load": "maskless.policy",
     "train": "maskless.training.train",
+    **dict.fromkeys(("Environment", "VectorEnv", "ids", "make", "register"), "maskless.envs"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'maskless' has no attribute {name!r}")
     import importlib
 
+    if name in ("losses", "masking"):
+        return importlib.import_module(f"maskless.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'maskless' has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)

@@ -39,7 +39,7 @@ def test_craftax_says_once_that_its_default_masks_have_errors(
 ):
     from maskless.cli.train import Train
 
-    monkeypatch.setattr("maskless.ppo.train.train", lambda *args, **options: True)
+    monkeypatch.setattr("maskless.training.train.train", lambda *args, **options: True)
     Train(env="craftax-classic", env_options=options, out=tmp_path).run()
     assert ("rules=exact" in capsys.readouterr().err) == said
 

@@ -19,12 +19,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from maskless import masking
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import Carry, Heads
-from maskless.policy.artifact import Artifact, read_artifact
-from maskless.policy.observations import Field, match, rebuild
+from maskless.policy.artifact import Artifact, describe_policy, read_artifact, write_artifact
+from maskless.policy.observations import Field, PolicyEnvironment, match, rebuild
 from maskless.policy.overrides import Override, apply_overrides
 
 MASKS = ("predicted", "none")
-_COUNTED_AT_A_TIME = 256
+_COUNT_BUFFER = 256
 
 
 @struct.dataclass
@@ -57,7 +57,7 @@ class PredictedMask:
 
 
 class Policy:
-    """A network with its weights, thresholds and overrides. `load` makes it.
+    """A network with its weights, thresholds and overrides. `load` and `policy_of` make it.
 
     `act` compiles once for every batch size and kind of masks.
     """
@@ -69,7 +69,7 @@ class Policy:
         self.thresholds = as_array(artifact.thresholds)
         self._act = jax.jit(self._choose, static_argnames=("masks", "greedy"))
         self._carry_shapes: dict[int, Any] = {}
-        self._uncounted: list[Array] = []
+        self._pending_counts: list[Array] = []
         self._counts = np.zeros(2 + len(artifact.overrides), np.int64)
 
     @property
@@ -127,7 +127,7 @@ class Policy:
             masks=masks,
             greedy=greedy,
         )
-        self._count(counts)
+        self._record_counts(counts)
         if not batched:
             action, info = jax.tree.map(lambda x: x[0], (action, info))
         return action, carry, info
@@ -135,18 +135,23 @@ class Policy:
     @property
     def counts(self) -> dict[str, int]:
         """How many actions were chosen, how many of them in a fallback, and for each override how
-        often it changed the mask, since the policy was loaded. Calls inside somebody's jit are not
+        often it changed the mask, since the policy was made. Calls inside a jit of yours are not
         counted."""
-        self._add_up()
+        self._flush_counts()
         rules = [f"override {n}: {rule}" for n, rule in enumerate(self.overrides, 1)]
         names = ["actions", "fallbacks", *rules]
         return dict(zip(names, map(int, self._counts), strict=True))
 
-    def look(
+    def save(self, folder: Path | str) -> Path:
+        """Writes the artifact, in place of one that may be there; `load` reads it."""
+        return write_artifact(self.artifact, folder)
+
+    def forward(
         self, params: PyTree, carry: Carry, leaves: Sequence[Array], reset: Bool[Array, " batch"]
     ) -> tuple[Carry, Heads]:
         """One step of the network. `leaves`: the observation in the order of `fields`."""
-        observation = rebuild(self.net.encoder, self.fields, [x[None] for x in leaves])
+        encoder = getattr(self.net, "encoder", None)
+        observation = rebuild(encoder, self.fields, [x[None] for x in leaves])
         outputs: Any = self.net.apply(params, carry, observation, reset[None])
         return outputs[0], jax.tree.map(lambda x: x[0], outputs[1])
 
@@ -159,7 +164,7 @@ class Policy:
         if that is nothing): a rule "never" holds in a fallback too.
         """
         validity = jax.nn.sigmoid(validity_logits)
-        predicted = validity > self.thresholds
+        predicted = masking.predicted_mask(validity_logits, self.thresholds)
         observed = {f.name: leaf for f, leaf in zip(self.fields, leaves, strict=True)}
         mask, forbidden, changed = apply_overrides(
             self.overrides, self.action_names, self.fields, observed, validity, predicted
@@ -184,26 +189,25 @@ class Policy:
         masks: str,
         greedy: bool,
     ) -> tuple[Array, Carry, Info, Int[Array, " counts"]]:
-        carry, heads = self.look(params, carry, leaves, reset)
-        made = self.predict_mask(leaves, heads.validity)
-        if masks != "predicted":  # the prediction is only told, and decides nothing
-            applied = jnp.ones_like(made.mask) if mask is None else mask
-            nothing = jnp.zeros_like(made.fallback)
-            made = PredictedMask(
-                made.validity,
-                applied,
-                nothing,
-                jnp.zeros_like(applied),
-                [nothing for _ in made.changed],
+        carry, heads = self.forward(params, carry, leaves, reset)
+        applied = self.predict_mask(leaves, heads.validity)
+        if masks != "predicted":  # the prediction is reported, not applied
+            mask = jnp.ones_like(applied.mask) if mask is None else mask
+            never = jnp.zeros_like(applied.fallback)
+            unchanged = [never for _ in applied.changed]
+            applied = PredictedMask(
+                applied.validity, mask, never, jnp.zeros_like(mask), changed=unchanged
             )
-        log_probs = masking.masked_log_softmax(heads.logits, made.mask)
-        if greedy or key is None:  # `act` asks for a key unless greedy
-            action = jnp.argmax(log_probs, -1)
-        else:
-            action = masking.sample(key, log_probs)
-        info = Info(jnp.exp(log_probs), made.validity, made.mask, made.fallback, made.overridden)
-        counted = [jnp.ones_like(made.fallback), made.fallback, *made.changed]
-        return action, carry, info, jnp.stack(counted).sum(-1, dtype=jnp.int32)
+        decision = masking.decide(key, heads.logits, applied.mask, greedy=greedy)
+        info = Info(
+            probabilities=jnp.exp(decision.log_probs),
+            validity=applied.validity,
+            mask=applied.mask,
+            fallback=applied.fallback,
+            overridden=applied.overridden,
+        )
+        counts = jnp.stack([jnp.ones_like(applied.fallback), applied.fallback, *applied.changed])
+        return decision.action, carry, info, counts.sum(-1, dtype=jnp.int32)
 
     def _check_carry(self, carry: Carry, batch: int) -> Carry:
         if batch not in self._carry_shapes:
@@ -229,26 +233,45 @@ class Policy:
             raise MasklessError("A mask of yours allows no action: at least one must be valid.")
         return masks if batched else masks[None]
 
-    def _count(self, counts: Array) -> None:
+    def _record_counts(self, counts: Array) -> None:
         if isinstance(counts, jax.core.Tracer):
             return
-        # Looked at later: waiting for the device here would slow down every action.
-        self._uncounted.append(counts)
-        if len(self._uncounted) >= _COUNTED_AT_A_TIME:
-            self._add_up()
+        # Fetched later: waiting for the device here would slow down every action.
+        self._pending_counts.append(counts)
+        if len(self._pending_counts) >= _COUNT_BUFFER:
+            self._flush_counts()
 
-    def _add_up(self) -> None:
-        waiting, self._uncounted = self._uncounted, []
-        for counts in jax.device_get(waiting):
+    def _flush_counts(self) -> None:
+        pending, self._pending_counts = self._pending_counts, []
+        for counts in jax.device_get(pending):
             self._counts += counts
 
 
-def load(path: Path | str) -> Policy:
+def load(path: Path | str, *, net: Any = None, encoder: Any = None) -> Policy:
     """The policy in an artifact's folder, or in a run's folder that has one in `policy/`.
 
-    Needs neither the environment nor the training code, and executes nothing from the folder.
+    Needs neither the environment nor the training code, and executes nothing from the folder. If
+    the policy's network is a Flax module of your own, pass it as `net`; if only its encoder is,
+    pass that as `encoder` (a Flax module, or a `maskless.nets.Encoder`).
     """
-    return Policy(read_artifact(path))
+    return Policy(read_artifact(path, net, encoder))
+
+
+def policy_of(
+    net: Any,
+    params: PyTree,
+    env: PolicyEnvironment,
+    *,
+    threshold: float = 0.5,
+    classifier: bool = True,
+) -> Policy:
+    """A policy from a network and its parameters, without any file.
+
+    `env`: whose observations and actions it has. `threshold`: valid is what has a predicted
+    probability above it. `classifier`: whether the validity head was trained.
+    """
+    artifact = describe_policy(net, params, env, threshold=threshold, classifier=classifier)
+    return Policy(artifact)
 
 
 def as_array(thresholds: Sequence[float | None]) -> Float[Array, " actions"]:

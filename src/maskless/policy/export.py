@@ -73,14 +73,14 @@ def step_function(policy: Policy) -> StepFunction:
     inputs = {f.name: jax.ShapeDtypeStruct(f.shape, f.dtype) for f in policy.fields}
     for name, leaf in zip(carry_names, leaves, strict=True):
         inputs[name] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-    if policy.net.recurrent:
+    if getattr(policy.net, "recurrent", True):
         inputs["reset"] = jax.ShapeDtypeStruct((), np.bool_)
     fields = len(policy.fields)
 
     def call(*arrays: Array) -> tuple[Array, ...]:
         observed, memory = arrays[:fields], arrays[fields : fields + len(leaves)]
-        reset = arrays[-1] if policy.net.recurrent else jax.numpy.zeros(observed[0].shape[:1], bool)
-        carry, heads = policy.look(
+        reset = arrays[-1] if getattr(policy.net, "recurrent", True) else jax.numpy.zeros(observed[0].shape[:1], bool)
+        carry, heads = policy.forward(
             policy.params, jax.tree.unflatten(structure, memory), observed, reset
         )
         made = policy.predict_mask(observed, heads.validity)
