@@ -11,7 +11,7 @@ import numpy as np
 
 from maskless.conditions import condition
 from maskless.config import Config
-from maskless.diagnostics.suppression_warning import SuppressionWatch, sentences
+from maskless.diagnostics.suppression_warning import SuppressionWatch, warning_lines
 from maskless.training.display import TrainingDisplay
 from maskless.training.log import RunLog, Sink, read_metrics
 from maskless.training.metrics import by_condition, rows
@@ -101,8 +101,8 @@ class _Book:
     def _look(self, line: dict[str, Any]) -> dict[str, Any]:
         if self._watch is None:
             return {}
-        found = self._watch.see(line)
-        self.notes = [f"{self._name}: {sentence}" for sentence in sentences(found)]
+        suppressed = self._watch.update(line)
+        self.notes = [f"{self._name}: {warning}" for warning in warning_lines(suppressed)]
         return {"suppressed_since_frames": self._watch.since_frames}
 
     def __enter__(self) -> "_Book":
