@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.diagnostics.suppression_warning import SuppressionWatch, warning_lines, suppressed_actions
+from maskless.diagnostics.suppression_warning import (
+    SuppressionWatch,
+    suppressed_actions,
+    warning_lines,
+)
 
 NAMES = ("noop", "descend", "open_door", "never")
 LOW, FINE = 0.01, 0.1  # a tenth of uniform is 0.025

@@ -33,9 +33,7 @@ class OwnNet(nn.Module):
     def __call__(self, carry, obs, reset):
         x = jnp.concatenate([obs["place"], 2 * obs["kind"]], -1)
         x = nn.tanh(nn.Dense(self.width)(x))
-        logits, value, validity = (
-            nn.Dense(n)(x) for n in (self.num_actions, 1, self.num_actions)
-        )
+        logits, value, validity = (nn.Dense(n)(x) for n in (self.num_actions, 1, self.num_actions))
         heads = Heads(logits, value[..., 0], validity, x, x, value[..., 0])
         return carry + reset.any(), heads
 

@@ -191,8 +191,12 @@ print([name for name in sys.modules if name.startswith(forbidden)])
 """
 
 
-@pytest.mark.parametrize("imports", ["from maskless import load", "from maskless.policy import load"])
-@pytest.mark.parametrize(("env", "actions"), [(None, 5), (CorridorLike(), 11)], ids=["flat", "glyphs"])
+@pytest.mark.parametrize(
+    "imports", ["from maskless import load", "from maskless.policy import load"]
+)
+@pytest.mark.parametrize(
+    ("env", "actions"), [(None, 5), (CorridorLike(), 11)], ids=["flat", "glyphs"]
+)
 def test_a_policy_needs_no_trainer_environment_or_game(tmp_path, imports, env, actions):
     make_policy(tmp_path / "policy", "gru", env)
     run = subprocess.run(

@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -50,7 +52,8 @@ class Audit:
         if len(runs) > 1:  # of a single one without a classifier, the audit says so
             runs = [run for run in runs if run.has_classifier] or runs[:1]
         for run in runs:
-            with _Bars(f"{run.name}, seed {run.seed}", int(self.states)) as update:
+            title = f"{run.name}, seed {run.seed} (compiling first)"
+            with ProgressBar(title, int(self.states), "states") as update:
                 audit = audit_predictions(
                     trained,
                     run,
@@ -59,7 +62,7 @@ class Audit:
                     num_envs=self.envs,
                     examples=self.examples,
                     seed=self.seed,
-                    progress=update,
+                    progress=partial(_report, update, int(self.states)),
                 )
             print_audit(audit, OUT)
             for sentence in not_in_force([run.folder]):
@@ -68,24 +71,10 @@ class Audit:
                 OUT.print(f"wrote {path}", soft_wrap=True)
 
 
-class _Bars:
-    """A bar for the states; then, since nobody knows beforehand how many actions will need
-    episodes, only how many were played."""
-
-    def __init__(self, title: str, states: int):
-        self._bar = ProgressBar(f"{title} (compiling first)", states, "states")
-        self._states = states
-
-    def __enter__(self) -> Any:
-        update = self._bar.__enter__()
-
-        def progress(done: int, what: str) -> None:
-            if what == "comparing masks":
-                update(done, what)
-            else:
-                update(self._states, f"{what}: {done:,} episodes")
-
-        return progress
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.__exit__(*exception)
+def _report(update: Callable[[int, str], None], states: int, done: int, what: str) -> None:
+    """The bar is for the states. How many actions will need episodes is not known before, so of
+    these only the number is shown."""
+    if what == "comparing masks":
+        update(done, what)
+    else:
+        update(states, f"{what}: {done:,} episodes")

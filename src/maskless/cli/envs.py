@@ -68,9 +68,8 @@ class Envs:
         for id in maskless.ids():
             env = maskless.make(id)
             rules = ", ".join(f"{r}*" if r == env.rules else r for r in env.rule_sets)
-            table.add_row(
-                id, str(env.num_actions), _shapes(env), f"{env.episode_limit:,} steps", rules
-            )
+            limit = f"{env.episode_limit:,} steps"
+            table.add_row(id, str(env.num_actions), _shapes(env), limit, rules)
         OUT.print(table)
 
 
@@ -94,12 +93,8 @@ def _random_game(env: Any, key: Any, state: Any) -> Iterator[tuple[str, float, b
 
 
 def _shapes(env: Any) -> str:
-    """The observation's shape and type, found without making a world."""
-    import jax
+    """The observation's fields, found without making a world."""
+    from maskless.policy.observations import WHOLE, fields_of
 
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    parts = []
-    for path, leaf in jax.tree.leaves_with_path(observation):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        parts.append(f"{name} {leaf.dtype}{list(leaf.shape)}".replace("[]", "").strip())
-    return ", ".join(parts)
+    shapes = [(f.name, f"{f.dtype}{list(f.shape)}".replace("[]", "")) for f in fields_of(env)]
+    return ", ".join(shape if name == WHOLE else f"{name} {shape}" for name, shape in shapes)

@@ -30,8 +30,7 @@ class Export:
     """ONNX only: a fixed batch size instead of any. The hybrid needs one."""
 
     def run(self) -> None:
-        from maskless.policy.acting import load
-        from maskless.policy.artifact import copy_policy
+        from maskless.policy import load
         from maskless.policy.export import write_export
 
         if self.batch is not None and self.format != "onnx":
@@ -42,18 +41,19 @@ class Export:
             difference, _ = write_export(load(folder), path, self.format, self.batch)
             OUT.print(f"wrote {path} (differs from native by {difference:.0e})", soft_wrap=True)
         elif self.out is not None and self.out.resolve() != folder.resolve():
-            OUT.print(f"wrote {copy_policy(folder, self.out)}", soft_wrap=True)
+            OUT.print(f"wrote {load(folder).save(self.out)}", soft_wrap=True)
         else:
             load(folder)
             OUT.print(f"{folder} is a policy that can be loaded", soft_wrap=True)
 
     def _artifact(self) -> Path:
         """The run's artifact; made from its newest checkpoint when it has none yet."""
-        from maskless.policy.artifact import ABOUT_FILE, find_policy, save_policy
+        from maskless.policy import find_policy, save_policy
+        from maskless.policy.artifact import ABOUT_FILE
 
         run = self.run_folder
-        has_one = any((place / ABOUT_FILE).exists() for place in (run, run / "policy"))
-        if has_one or not (run / "checkpoints").is_dir():
+        has_policy = any((folder / ABOUT_FILE).exists() for folder in (run, run / "policy"))
+        if has_policy or not (run / "checkpoints").is_dir():
             return find_policy(run)
         from maskless.conditions import condition
         from maskless.evaluation.checkpointed import load_runs

@@ -236,13 +236,11 @@ def _check_about(
     right does not mean that it was us who made it."""
     try:
         _check_entries(about)
-        observation, rules = about.get("observation"), about.get("overrides", [])
-        _require(
-            isinstance(observation, list) and isinstance(rules, list),
-            "its observation and its overrides must be lists",
-        )
-        fields = tuple(Field.from_json(entry) for entry in observation)
-        overrides = tuple(Override.from_json(entry) for entry in rules)
+        lists: Any = about.get("observation"), about.get("overrides", [])
+        both = all(isinstance(entries, list) for entries in lists)
+        _require(both, "its observation and its overrides must be lists")
+        fields = tuple(map(Field.from_json, lists[0]))
+        overrides = tuple(map(Override.from_json, lists[1]))
         different = len({field.name for field in fields}) == len(fields)
         _require(different, "two fields of its observation have the same name")
         check_overrides(overrides, about["action_names"], fields)
@@ -252,7 +250,8 @@ def _check_about(
 
 
 def _check_entries(about: dict[str, Any]) -> None:
-    names, net, thresholds = (about.get(key) for key in ("action_names", "net", "thresholds"))
+    names: Any = about.get("action_names")
+    net, thresholds = about.get("net"), about.get("thresholds")
     different = (
         isinstance(names, list)
         and all(isinstance(name, str) for name in names)

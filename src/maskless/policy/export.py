@@ -73,16 +73,16 @@ def step_function(policy: Policy) -> StepFunction:
     inputs = {f.name: jax.ShapeDtypeStruct(f.shape, f.dtype) for f in policy.fields}
     for name, leaf in zip(carry_names, leaves, strict=True):
         inputs[name] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-    if getattr(policy.net, "recurrent", True):
+    recurrent = getattr(policy.net, "recurrent", True)
+    if recurrent:
         inputs["reset"] = jax.ShapeDtypeStruct((), np.bool_)
     fields = len(policy.fields)
 
     def call(*arrays: Array) -> tuple[Array, ...]:
         observed, memory = arrays[:fields], arrays[fields : fields + len(leaves)]
-        reset = arrays[-1] if getattr(policy.net, "recurrent", True) else jax.numpy.zeros(observed[0].shape[:1], bool)
-        carry, heads = policy.forward(
-            policy.params, jax.tree.unflatten(structure, memory), observed, reset
-        )
+        reset = arrays[-1] if recurrent else jax.numpy.zeros(observed[0].shape[:1], bool)
+        memory = jax.tree.unflatten(structure, memory)
+        carry, heads = policy.forward(policy.params, memory, observed, reset)
         made = policy.predict_mask(observed, heads.validity)
         log_probs = masking.masked_log_softmax(heads.logits, made.mask)
         return log_probs, made.validity, made.mask, *jax.tree.leaves(carry)

@@ -127,7 +127,7 @@ def _our_net(
     if reads != CUSTOM and encoder not in (None, ENCODERS.get(reads)):
         _refuse(f"its network reads observations with the encoder {reads!r}, not the one given")
     chosen = encoder if encoder is not None and reads == CUSTOM else reads
-    net = make_net(name, num_actions=num_actions, encoder=chosen, width=width)
+    net: Any = make_net(name, num_actions=num_actions, encoder=chosen, width=width)
     return net.clone(**_options(net, entry.get("options", {})))
 
 
@@ -143,9 +143,7 @@ def _options(net: Network, options: Any) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=8)
-def _expected_weights(
-    net: Any, fields: tuple[Field, ...]
-) -> dict[str, jax.ShapeDtypeStruct] | str:
+def _expected_weights(net: Any, fields: tuple[Field, ...]) -> dict[str, jax.ShapeDtypeStruct] | str:
     """Shape and type of all weights of the network; a sentence when it cannot read such fields."""
     leaves = [jax.ShapeDtypeStruct((1, 1, *field.shape), field.dtype) for field in fields]
 

@@ -68,9 +68,9 @@ def draw_audit(audit: Audit, path: Path) -> None:
         figsize=(3.4 * len(audit.rules), 0.9 + 0.16 * len(names)),
     ) as (fig, axes):
         for axis, (name, tally) in zip(axes[0], audit.rules.items(), strict=True):
-            shares = (x / audit.states for x in (tally.effective_but_masked, tally.dead_but_valid))
+            masked, dead = tally.effective_but_masked, tally.dead_but_valid
             labels = ("works, but is masked", "does nothing, but is allowed")
-            draw_errors(axis, names, *shares, *labels)
+            draw_errors(axis, names, masked / audit.states, dead / audit.states, *labels)
             axis.set_title(f"rules: {name} ({audit.errors(name):,} errors)")
         fig.suptitle(f"{audit.env}: masks against the game, {audit.states:,} states", fontsize=9)
         handles, labels = axes[0][0].get_legend_handles_labels()
