@@ -109,7 +109,7 @@ def print_calibration(policy: "Policy", calibration: "Calibration") -> None:
     title = "how often a valid action is masked, on fresh episodes (%, · = never)"
     header = ("action", "threshold", "valid in", "before", "after", "as deployed", "")
     table = console_table(title, header, rows)
-    table.columns[-1].justify = "left"
+    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     OUT.print(table)
     before, after, deployed = (number(sample.policy_change(), "{:.4f}") for sample in samples)
     OUT.print(

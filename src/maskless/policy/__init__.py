@@ -1,7 +1,7 @@
 """Policies outside training: the artifact on the disk, and acting with predicted masks."""
 
 from maskless.policy.acting import Info, Policy, load, policy_of
-from maskless.policy.artifact import Artifact, change_policy, copy_policy, find_policy, save_policy
+from maskless.policy.artifact import Artifact, change_policy, find_policy, save_policy
 from maskless.policy.observations import Field
 from maskless.policy.overrides import Override
 
@@ -12,7 +12,6 @@ __all__ = [
     "Override",
     "Policy",
     "change_policy",
-    "copy_policy",
     "find_policy",
     "load",
     "policy_of",

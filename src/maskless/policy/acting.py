@@ -117,15 +117,10 @@ class Policy:
             mask, masks = self._check_mask(masks, batch, batched), "none"
         elif masks not in MASKS:
             raise UnknownNameError("kind of masks", masks, MASKS)
+        starts = _check_reset(reset, batch, batched)
+        how = {"masks": masks, "greedy": greedy}
         action, carry, info, counts = self._act(
-            self.params,
-            leaves,
-            carry,
-            key,
-            _check_reset(reset, batch, batched),
-            mask,
-            masks=masks,
-            greedy=greedy,
+            self.params, leaves, carry, key, starts, mask, **how
         )
         self._record_counts(counts)
         if not batched:
@@ -257,21 +252,13 @@ def load(path: Path | str, *, net: Any = None, encoder: Any = None) -> Policy:
     return Policy(read_artifact(path, net, encoder))
 
 
-def policy_of(
-    net: Any,
-    params: PyTree,
-    env: PolicyEnvironment,
-    *,
-    threshold: float = 0.5,
-    classifier: bool = True,
-) -> Policy:
-    """A policy from a network and its parameters, without any file.
+def policy_of(net: Any, params: PyTree, env: PolicyEnvironment, **options: Any) -> Policy:
+    """A policy from a network and its parameters, without any file; `Policy.save` writes one.
 
-    `env`: whose observations and actions it has. `threshold`: valid is what has a predicted
-    probability above it. `classifier`: whether the validity head was trained.
+    `env`: whose observations and actions it has. `options`: `threshold` (0.5) and `classifier`
+    (True), as in `describe_policy`.
     """
-    artifact = describe_policy(net, params, env, threshold=threshold, classifier=classifier)
-    return Policy(artifact)
+    return Policy(describe_policy(net, params, env, **options))
 
 
 def as_array(thresholds: Sequence[float | None]) -> Float[Array, " actions"]:

@@ -5,13 +5,14 @@ how its mask is made (`thresholds`, `overrides`). Both files are checked by hash
 them is believed.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import PyTree
 from safetensors import SafetensorError
 
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 from maskless.files import output_folder, write_json
 from maskless.policy.networks import acting_net, describe_net, restore_net
 from maskless.policy.observations import Field, PolicyEnvironment, fields_of
@@ -55,9 +56,18 @@ class Artifact:
 
 
 def describe_policy(
-    net: Any, params: PyTree, env: PolicyEnvironment, *, threshold: float, classifier: bool
+    net: Any,
+    params: PyTree,
+    env: PolicyEnvironment,
+    *,
+    threshold: float = 0.5,
+    classifier: bool = True,
 ) -> Artifact:
-    """The artifact of a network that was trained in `env`, in memory."""
+    """The artifact of a network that was trained in `env`, in memory.
+
+    `threshold`: valid is what has a predicted probability above it. `classifier`: whether the
+    validity head was trained.
+    """
     names, fields = tuple(env.action_names), tuple(fields_of(env))
     entry = describe_net(net, len(names))
     about = {
@@ -76,17 +86,10 @@ def describe_policy(
 
 
 def save_policy(
-    folder: Path | str,
-    net: Any,
-    params: PyTree,
-    env: PolicyEnvironment,
-    *,
-    threshold: float = 0.5,
-    classifier: bool = True,
+    folder: Path | str, net: Any, params: PyTree, env: PolicyEnvironment, **options: Any
 ) -> Path:
-    """Writes the policy of a network (see `maskless.policy.policy_of`)."""
-    artifact = describe_policy(net, params, env, threshold=threshold, classifier=classifier)
-    return write_artifact(artifact, folder)
+    """Writes the policy of a network; the arguments are those of `describe_policy`."""
+    return write_artifact(describe_policy(net, params, env, **options), folder)
 
 
 def write_artifact(artifact: Artifact, folder: Path | str) -> Path:
@@ -98,8 +101,9 @@ def write_artifact(artifact: Artifact, folder: Path | str) -> Path:
         "overrides": [rule.to_json() for rule in artifact.overrides],
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    if set(artifact.thresholds) != {about["threshold"]}:
-        about["thresholds"] = list(artifact.thresholds)
+    about["thresholds"] = list(artifact.thresholds)
+    if set(artifact.thresholds) == {about["threshold"]}:
+        del about["thresholds"]
     if "versions" not in about:  # made in this process, not read from a file
         about |= provenance()
     folder = Path(folder)
@@ -127,20 +131,16 @@ def write_artifact(artifact: Artifact, folder: Path | str) -> Path:
     return folder
 
 
-def copy_policy(path: Path | str, folder: Path | str) -> Path:
-    """Writes a checked copy of an artifact, in place of one that may be there."""
-    return write_artifact(read_artifact(path), folder)
-
-
 def change_policy(path: Path | str, changes: Mapping[str, Any]) -> None:
     """Replaces entries of policy.json (thresholds, overrides, calibration); the weights stay.
 
     Nothing is written unless the result can be loaded.
     """
     folder = find_policy(path)
-    about = _read_about(folder) | dict(changes)
-    _read_weights(folder, about["weights_sha256"])
-    _check_about(folder, about)
+    with _naming(folder):
+        about = _read_about(folder) | dict(changes)
+        _read_weights(folder, about["weights_sha256"])
+        _check_about(about)
     write_json(folder / ABOUT_FILE, _sealed(about | {"format": max(about["format"], 2)}))
 
 
@@ -172,14 +172,12 @@ def read_artifact(path: Path | str, net: Any = None, encoder: Any = None) -> Art
     `net`, `encoder`: of a policy whose network or encoder is a class of the user's own.
     """
     folder = find_policy(path)
-    about = _read_about(folder)
-    fields, overrides = _check_about(folder, about)
-    weights = _read_weights(folder, about["weights_sha256"])
-    names = tuple(about["action_names"])
-    try:
+    with _naming(folder):
+        about = _read_about(folder)
+        fields, overrides = _check_about(about)
+        names = tuple(about["action_names"])
+        weights = _read_weights(folder, about["weights_sha256"])
         restored = restore_net(about["net"], len(names), fields, weights, net, encoder)
-    except MasklessError as error:
-        raise _refusal(folder, error) from error
     return Artifact(
         net=restored,
         params={"params": unflatten_dict(weights, sep="/")},
@@ -192,8 +190,14 @@ def read_artifact(path: Path | str, net: Any = None, encoder: Any = None) -> Art
     )
 
 
-def _refusal(folder: Path, reason: object) -> MasklessError:
-    return MasklessError(f"The policy {folder} cannot be used: {str(reason).rstrip('.')}.")
+@contextlib.contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Says in every refusal which policy it is about."""
+    try:
+        yield
+    except (MasklessError, TypeError) as error:
+        reason = str(error).rstrip(".")
+        raise MasklessError(f"The policy {folder} cannot be used: {reason}.") from error
 
 
 def _hash_of(about: Mapping[str, Any]) -> str:
@@ -210,92 +214,69 @@ def _read_about(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads((folder / ABOUT_FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _refusal(folder, f"{ABOUT_FILE} cannot be read ({error})") from error
+        raise MasklessError(f"{ABOUT_FILE} cannot be read ({error})") from error
     version: Any = about.get("format") if isinstance(about, dict) else None
-    if type(version) is not int or version < 1 or "weights_sha256" not in about:
-        raise _refusal(folder, f"{ABOUT_FILE} is damaged or not one of maskless")
-    if version > FORMAT:
-        raise _refusal(
-            folder,
-            f"a newer maskless wrote it (format {version}, this one reads up to {FORMAT}); update"
-            " maskless",
-        )
-    if (version > 1 or "sha256" in about) and about.get("sha256") != _hash_of(about):
-        raise _refusal(
-            folder,
-            f"{ABOUT_FILE} does not have the hash it was written with; to change a policy use"
-            " `maskless override` or `maskless calibrate`",
-        )
+    ours = type(version) is int and version >= 1 and "weights_sha256" in about
+    require(ours, f"{ABOUT_FILE} is damaged or not one of maskless")
+    require(
+        version <= FORMAT,
+        f"a newer maskless wrote it (format {version}, this one reads up to {FORMAT}); update"
+        " maskless",
+    )
+    hashed = version > 1 or "sha256" in about
+    require(
+        not hashed or about.get("sha256") == _hash_of(about),
+        f"{ABOUT_FILE} does not have the hash it was written with; to change a policy use"
+        " `maskless override` or `maskless calibrate`",
+    )
     return about
 
 
-def _check_about(
-    folder: Path, about: dict[str, Any]
-) -> tuple[tuple[Field, ...], tuple[Override, ...]]:
-    """The fields and the overrides, if no entry is missing or not what it should be: that a hash is
-    right does not mean that it was us who made it."""
-    try:
-        _check_entries(about)
-        lists: Any = about.get("observation"), about.get("overrides", [])
-        both = all(isinstance(entries, list) for entries in lists)
-        _require(both, "its observation and its overrides must be lists")
-        fields = tuple(map(Field.from_json, lists[0]))
-        overrides = tuple(map(Override.from_json, lists[1]))
-        different = len({field.name for field in fields}) == len(fields)
-        _require(different, "two fields of its observation have the same name")
-        check_overrides(overrides, about["action_names"], fields)
-    except (MasklessError, TypeError) as error:
-        raise _refusal(folder, error) from error
+def _check_about(about: dict[str, Any]) -> tuple[tuple[Field, ...], tuple[Override, ...]]:
+    """The fields and the overrides, if no entry is missing or not what it should be: a right hash
+    does not say who made it."""
+    names: Any = about.get("action_names")
+    different = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    different = different and 0 < len(names) == len(set(names))
+    require(different, "its action names are not a list of different names")
+    net, thresholds = about.get("net"), about.get("thresholds")
+    fits = isinstance(net, dict) and net.get("num_actions") == len(names)
+    require(fits, f"its network does not fit its {len(names)} actions")
+    said = isinstance(about.get("classifier"), bool)
+    require(said, "it does not say whether its classifier was trained")
+    require(isinstance(about["weights_sha256"], str), "the hash of its weights is no hash")
+    require(_is_probability(about.get("threshold")), "its threshold is not between 0 and 1")
+    right = thresholds is None or (
+        isinstance(thresholds, list)
+        and len(thresholds) == len(names)
+        and all(t is None or _is_probability(t) for t in thresholds)
+    )
+    require(right, "its thresholds are not one number between 0 and 1 for each action")
+    lists: Any = about.get("observation"), about.get("overrides", [])
+    both = all(isinstance(entries, list) for entries in lists)
+    require(both, "its observation and its overrides must be lists")
+    fields = tuple(map(Field.from_json, lists[0]))
+    overrides = tuple(map(Override.from_json, lists[1]))
+    different = len({field.name for field in fields}) == len(fields)
+    require(different, "two fields of its observation have the same name")
+    check_overrides(overrides, names, fields)
     return fields, overrides
 
 
-def _check_entries(about: dict[str, Any]) -> None:
-    names: Any = about.get("action_names")
-    net, thresholds = about.get("net"), about.get("thresholds")
-    different = (
-        isinstance(names, list)
-        and all(isinstance(name, str) for name in names)
-        and 0 < len(names) == len(set(names))
-    )
-    _require(different, "its action names are not a list of different names")
-    fits = isinstance(net, dict) and net.get("num_actions") == len(names)
-    _require(fits, f"its network does not fit its {len(names)} actions")
-    said = isinstance(about.get("classifier"), bool)
-    _require(said, "it does not say whether its classifier was trained")
-    _require(isinstance(about["weights_sha256"], str), "the hash of its weights is no hash")
-    _require(_is_probability(about.get("threshold")), "its threshold is not between 0 and 1")
-    _require(
-        thresholds is None
-        or (
-            isinstance(thresholds, list)
-            and len(thresholds) == len(names)
-            and all(t is None or _is_probability(t) for t in thresholds)
-        ),
-        "its thresholds are not one number between 0 and 1 for each action",
-    )
-
-
-def _require(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise MasklessError(otherwise)
-
-
 def _read_weights(folder: Path, expected: str) -> dict[str, np.ndarray]:
-    path = folder / WEIGHTS_FILE
     try:
-        content = path.read_bytes()
+        content = (folder / WEIGHTS_FILE).read_bytes()
     except OSError as error:
-        raise _refusal(folder, f"{WEIGHTS_FILE} cannot be read ({error.strerror})") from error
-    if hashlib.sha256(content).hexdigest() != expected:
-        raise _refusal(
-            folder,
-            f"{WEIGHTS_FILE} does not have the hash that {ABOUT_FILE} names: it is damaged, cut"
-            " off, or of another policy",
-        )
+        raise MasklessError(f"{WEIGHTS_FILE} cannot be read ({error.strerror})") from error
+    require(
+        hashlib.sha256(content).hexdigest() == expected,
+        f"{WEIGHTS_FILE} does not have the hash that {ABOUT_FILE} names: it is damaged, cut off,"
+        " or of another policy",
+    )
     try:
         return safetensors.numpy.load(content)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise _refusal(folder, f"{WEIGHTS_FILE} is no safetensors file ({error})") from error
+        raise MasklessError(f"{WEIGHTS_FILE} is no safetensors file ({error})") from error
 
 
 def _is_probability(value: Any) -> bool:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, PRNGKeyArray
 
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 from maskless.nets import ENCODERS, NETS, Encoder, ModuleEncoder, Network, make_net
 from maskless.policy.observations import Field, rebuild
 
@@ -26,11 +26,6 @@ CUSTOM = "custom"
 """The name of networks and encoders that are not ours."""
 _USUAL = ("num_actions", "encoder", "width", "precision", "parent", "name")
 _LARGEST_OPTION = 2**20
-_OWN_NET = "it was saved from a network of your own, {}: pass that network, as in load(..., net={})"
-_OWN_ENCODER = (
-    "its network reads observations with an encoder of your own, {}: pass that encoder, as in"
-    " load(..., encoder={}())"
-)
 
 
 def acting_net(net: Any) -> Any:
@@ -80,11 +75,12 @@ def restore_net(
     if entry.get("name") == CUSTOM:
         restored = _own_net(entry, num_actions, net, encoder)
     else:
-        if encoder is None:
-            encoder = getattr(net, "encoder", None)
+        encoder = getattr(net, "encoder", None) if encoder is None else encoder
         restored = _our_net(entry, num_actions, fields, weights, encoder)
-        if net is not None and acting_net(net) != restored:
-            _refuse(f"it was saved from {_short(restored)}, and the network given is {_short(net)}")
+        require(
+            net is None or acting_net(net) == restored,
+            f"it was saved from {_short(restored)}, and the network given is {_short(net)}",
+        )
     try:
         expected = _expected_weights(restored, fields)
     except TypeError:  # a module of the user's own that has no hash
@@ -94,51 +90,59 @@ def restore_net(
 
 
 def _own_net(entry: Mapping[str, Any], num_actions: int, net: Any, encoder: Any) -> Any:
-    name = str(entry.get("class"))
-    if net is None or encoder is not None:
-        _refuse(_OWN_NET.format(name, f"{name.rpartition(':')[2]}(...)"))
-    if not isinstance(net, nn.Module) or not hasattr(net, "initial_carry"):
-        _refuse("the network given is no Flax module with `initial_carry` (see maskless.nets)")
-    if getattr(net, "num_actions", num_actions) != num_actions:
-        _refuse(f"the network given has {net.num_actions} actions, and the policy {num_actions}")
+    own = str(entry.get("class"))
+    require(
+        net is not None and encoder is None,
+        f"it was saved from a network of your own, {own}: pass that network, as in"
+        f" load(..., net={own.rpartition(':')[2]}(...))",
+    )
+    follows = isinstance(net, nn.Module) and hasattr(net, "initial_carry")
+    require(follows, "the network given is no Flax module with `initial_carry`")
+    actions = getattr(net, "num_actions", num_actions)
+    same = actions == num_actions
+    require(same, f"the network given has {actions} actions, and the policy {num_actions}")
     return net
 
 
 def _our_net(
-    entry: Mapping[str, Any],
+    entry: Any,
     num_actions: int,
     fields: tuple[Field, ...],
     weights: Mapping[str, np.ndarray],
     encoder: Encoder | None,
 ) -> Network:
     """Sizes must be seen in the weights before anything of that size is made."""
-    name, reads, width = entry.get("name"), entry.get("encoder"), entry.get("width")
-    if not isinstance(name, str) or not isinstance(reads, str) or type(width) is not int:
-        _refuse(f"its network is not one of {', '.join(NETS)} with a width")
+    name, reads, width = (entry.get(key) for key in ("name", "encoder", "width"))
+    named = isinstance(name, str) and isinstance(reads, str) and type(width) is int
+    require(named, f"its network is not one of {', '.join(NETS)} with a width")
     sizes = {size for array in weights.values() for size in array.shape}
-    if width not in sizes:
-        _refuse(f"no weights have the width {width} of its network")
+    require(width in sizes, f"no weights have the width {width} of its network")
     inputs = sum(math.prod(field.shape) for field in fields)
-    if reads == "flat" and inputs not in sizes:
-        _refuse(f"no weights read the {inputs} numbers of its observation")
-    if reads == CUSTOM and encoder is None:
-        own = str(entry.get("encoder_class"))
-        _refuse(_OWN_ENCODER.format(own, own.rpartition(":")[2]))
-    if reads != CUSTOM and encoder not in (None, ENCODERS.get(reads)):
-        _refuse(f"its network reads observations with the encoder {reads!r}, not the one given")
-    chosen = encoder if encoder is not None and reads == CUSTOM else reads
+    readable = reads != "flat" or inputs in sizes
+    require(readable, f"no weights read the {inputs} numbers of its observation")
+    own = str(entry.get("encoder_class"))
+    require(
+        reads != CUSTOM or encoder is not None,
+        f"its network reads observations with an encoder of your own, {own}: pass that encoder, as"
+        f" in load(..., encoder={own.rpartition(':')[2]}())",
+    )
+    require(
+        reads == CUSTOM or encoder in (None, ENCODERS.get(reads)),
+        f"its network reads observations with the encoder {reads!r}, not the one given",
+    )
+    chosen: Any = encoder if reads == CUSTOM else reads
     net: Any = make_net(name, num_actions=num_actions, encoder=chosen, width=width)
-    return net.clone(**_options(net, entry.get("options", {})))
+    return net.clone(**_check_options(net, entry.get("options", {})))
 
 
-def _options(net: Network, options: Any) -> dict[str, int]:
+def _check_options(net: Network, options: Any) -> dict[str, int]:
     known = {field.name for field in dataclasses.fields(net)} - set(_USUAL)
-    if (
-        not isinstance(options, dict)
-        or not options.keys() <= known
-        or not all(type(x) is int and 1 <= x <= _LARGEST_OPTION for x in options.values())
-    ):
-        _refuse(f"the options {options!r} are none of its network")
+    right = (
+        isinstance(options, dict)
+        and options.keys() <= known
+        and all(type(x) is int and 1 <= x <= _LARGEST_OPTION for x in options.values())
+    )
+    require(right, f"the options {options!r} are none of its network")
     return options
 
 
@@ -164,20 +168,16 @@ def _check_weights(
     weights: Mapping[str, np.ndarray], expected: dict[str, jax.ShapeDtypeStruct] | str
 ) -> None:
     if isinstance(expected, str):
-        _refuse(expected)
+        raise MasklessError(expected)
     for name in sorted(expected.keys() | weights.keys()):
-        if name not in weights or name not in expected:
-            _refuse(f"its weights and its network differ in {name!r}")
+        both = name in weights and name in expected
+        require(both, f"its weights and its network differ in {name!r}")
         needed, stored = expected[name], weights[name]
-        if needed.shape != stored.shape or needed.dtype != stored.dtype:
-            _refuse(
-                f"the weights {name!r} are {stored.dtype}{list(stored.shape)} and its network needs"
-                f" {needed.dtype}{list(needed.shape)}"
-            )
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise MasklessError(reason)
+        require(
+            needed.shape == stored.shape and needed.dtype == stored.dtype,
+            f"the weights {name!r} are {stored.dtype}{list(stored.shape)} and its network needs"
+            f" {needed.dtype}{list(needed.shape)}",
+        )
 
 
 def _class_name(module: Any) -> str:
@@ -186,5 +186,7 @@ def _class_name(module: Any) -> str:
 
 def _short(net: Any) -> str:
     """A network in one line."""
+    if not dataclasses.is_dataclass(net):
+        return str(net)
     shown = [f for f in dataclasses.fields(net) if f.name not in ("parent", "name", "precision")]
     return f"{type(net).__name__}({', '.join(f'{f.name}={getattr(net, f.name)}' for f in shown)})"

@@ -50,8 +50,7 @@ def console_table(
         pad_edge=False,
     )
     for number, column in enumerate(header):
-        is_text = number < text_columns
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=is_text)
+        table.add_column(column, justify="left" if number < text_columns else "right", no_wrap=True)
     rows = list(rows)
     in_groups = any(row[0] == "" for row in rows)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
