@@ -45,12 +45,11 @@ class Envs:
         import maskless
 
         env = maskless.make(self.env)
+        if type(env).render is maskless.Environment.render:
+            raise MasklessError(f"{env.id} has no view for the terminal.")
         key, reset_key = jax.random.split(jax.random.key(self.seed))
         state = jax.jit(env.reset)(reset_key)[1]
-        pictures = env.render(state)
-        if not pictures:
-            raise MasklessError(f"{env.id} has no view for the terminal.")
-        for title, picture in pictures.items():
+        for title, picture in env.render(state).items():
             OUT.rule(title)
             OUT.print(picture)
         game = itertools.islice(_random_game(env, key, state), self.steps)
