@@ -20,19 +20,17 @@ from maskless import masking
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import Carry, Heads
 from maskless.policy.artifact import Artifact, describe_policy, read_artifact, write_artifact
-from maskless.policy.observations import Field, PolicyEnvironment, match, rebuild
-from maskless.policy.overrides import Override, apply_overrides
+from maskless.policy.observations import PolicyEnvironment, match, rebuild
+from maskless.policy.overrides import apply_overrides
 
 MASKS = ("predicted", "none")
 _COUNT_BUFFER = 256
 
 
 @struct.dataclass
-class Info:
-    """Why the policy chose what it chose. [batch, ...]; without that axis for one observation."""
+class PredictedMask:
+    """A mask and how it came about. [batch, ...]; without that axis for one observation."""
 
-    probabilities: Float[Array, "batch actions"]
-    """Of the actions, under the mask that was applied."""
     validity: Float[Array, "batch actions"]
     """The predicted probability that each action is valid."""
     mask: Bool[Array, "batch actions"]
@@ -42,18 +40,17 @@ class Info:
     forbids."""
     overridden: Bool[Array, "batch actions"]
     """Where overrides changed the predicted mask."""
+    changed: list[Bool[Array, " batch"]]
+    """For each override: where it changed the mask that those before it left."""
 
 
 @struct.dataclass
-class PredictedMask:
-    """A predicted mask and how it came about; as in `Info`."""
+class Info(PredictedMask):
+    """Why the policy chose what it chose. The validity is the predicted one, also where another
+    mask was applied."""
 
-    validity: Float[Array, "batch actions"]
-    mask: Bool[Array, "batch actions"]
-    fallback: Bool[Array, " batch"]
-    overridden: Bool[Array, "batch actions"]
-    changed: list[Bool[Array, " batch"]]
-    """For each override: where it changed the mask that it found."""
+    probabilities: Float[Array, "batch actions"]
+    """Of the actions, under the mask that was applied."""
 
 
 class Policy:
@@ -65,25 +62,14 @@ class Policy:
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
         self.net = artifact.net
+        self.action_names, self.fields = artifact.action_names, artifact.fields
+        self.overrides = artifact.overrides
         self.params = jax.tree.map(jnp.asarray, artifact.params)
         self.thresholds = as_array(artifact.thresholds)
         self._act = jax.jit(self._choose, static_argnames=("masks", "greedy"))
         self._carry_shapes: dict[int, Any] = {}
         self._pending_counts: list[Array] = []
         self._counts = np.zeros(2 + len(artifact.overrides), np.int64)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return self.artifact.action_names
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """What it observes."""
-        return self.artifact.fields
-
-    @property
-    def overrides(self) -> tuple[Override, ...]:
-        return self.artifact.overrides
 
     def initial_carry(self, batch: int = 1) -> Carry:
         """What the policy remembers at the start of an episode. All leaves begin with the batch
@@ -188,20 +174,11 @@ class Policy:
         applied = self.predict_mask(leaves, heads.validity)
         if masks != "predicted":  # the prediction is reported, not applied
             mask = jnp.ones_like(applied.mask) if mask is None else mask
-            never = jnp.zeros_like(applied.fallback)
-            unchanged = [never for _ in applied.changed]
-            applied = PredictedMask(
-                applied.validity, mask, never, jnp.zeros_like(mask), changed=unchanged
-            )
+            unused = jax.tree.map(jnp.zeros_like, applied)
+            applied = unused.replace(validity=applied.validity, mask=mask)
         decision = masking.decide(key, heads.logits, applied.mask, greedy=greedy)
-        info = Info(
-            probabilities=jnp.exp(decision.log_probs),
-            validity=applied.validity,
-            mask=applied.mask,
-            fallback=applied.fallback,
-            overridden=applied.overridden,
-        )
-        counts = jnp.stack([jnp.ones_like(applied.fallback), applied.fallback, *applied.changed])
+        info = Info(**vars(applied), probabilities=jnp.exp(decision.log_probs))
+        counts = jnp.stack([jnp.ones_like(info.fallback), info.fallback, *info.changed])
         return decision.action, carry, info, counts.sum(-1, dtype=jnp.int32)
 
     def _check_carry(self, carry: Carry, batch: int) -> Carry:

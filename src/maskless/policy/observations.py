@@ -22,13 +22,8 @@ _LARGEST_FIELD = 2**28
 class PolicyEnvironment(Protocol):
     """As much of an environment as a policy has to know."""
 
-    @property
-    def id(self) -> str:
-        """The name it is made by."""
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """One name per action, in the order of the mask."""
+    id: str
+    action_names: tuple[str, ...]
 
     @property
     def observation_shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
