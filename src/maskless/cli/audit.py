@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from maskless.cli.common import OUT, ProgressBar
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Audit:
         from maskless.evaluation.checkpointed import load_trained, not_in_force
         from maskless.report.audit import print_audit, save_audit
 
-        if not 1 <= self.states < math.inf:
-            raise MasklessError(f"states must be a number of at least 1, not {self.states}.")
+        enough = 1 <= self.states < math.inf
+        require(enough, f"states must be a number of at least 1, not {self.states}.")
         trained = load_trained(self.run_folder)
         runs = trained.runs
         if len(runs) > 1:  # of a single one without a classifier, the audit says so

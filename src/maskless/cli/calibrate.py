@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from maskless.cli.common import OUT, ProgressBar
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 if TYPE_CHECKING:
     from maskless.evaluation.calibration import Calibration
@@ -57,8 +57,7 @@ class Calibrate:
         from maskless.policy import change_policy, find_policy, load
 
         check_settings(self.episodes, self.alpha, self.delta)
-        if self.envs is not None and self.envs < 1:
-            raise MasklessError(f"envs must be at least 1, not {self.envs}.")
+        require(self.envs is None or self.envs >= 1, f"envs must be at least 1, not {self.envs}.")
         policy = load(self.run_folder)
         env = environment_of(self.run_folder, policy, self.env)
         check_oracle(env, "calibrate the policy in an environment that has masks, with --env")

@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 
 from maskless.cli.common import OUT
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Export:
         from maskless.policy import load
         from maskless.policy.export import write_export
 
-        if self.batch is not None and self.format != "onnx":
-            raise MasklessError("--batch is for --format onnx; the other formats take any batch.")
+        fits = self.batch is None or self.format == "onnx"
+        require(fits, "--batch is for --format onnx; the other formats take any batch.")
         folder = self._artifact()
         if self.format != "native":
             path = self.out or folder / f"policy.{self.format}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from maskless.cli.common import OUT
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 
 if TYPE_CHECKING:
     from maskless.policy import Override, Policy
@@ -75,16 +75,14 @@ class OverrideCommand:
 
     def _check_flags(self) -> None:
         given = (self.action, self.threshold, self.when, self.never or None, self.always or None)
-        if self.what != "add" and any(value is not None for value in given):
-            raise MasklessError(
-                "--action, --never, --always, --threshold and --when belong to `add`."
-            )
-        if self.what != "remove" and self.number is not None:
-            raise MasklessError("--number belongs to `remove`.")
-        if self.what == "list" and self.dry_run:
-            raise MasklessError("--dry-run belongs to `add` and `remove`.")
-        if self.episodes < 1:
-            raise MasklessError(f"episodes must be at least 1, not {self.episodes}.")
+        require(
+            self.what == "add" or given == (None,) * len(given),
+            "--action, --never, --always, --threshold and --when belong to `add`.",
+        )
+        require(self.what == "remove" or self.number is None, "--number belongs to `remove`.")
+        played = self.what != "list" or not self.dry_run
+        require(played, "--dry-run belongs to `add` and `remove`.")
+        require(self.episodes >= 1, f"episodes must be at least 1, not {self.episodes}.")
 
     def _added(self, policy: "Policy") -> "list[Override]":
         from maskless.policy import Override

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 from maskless.nets.encoders import Encoder
 
 WHOLE = "observation"
@@ -44,19 +44,18 @@ class Field:
     @staticmethod
     def from_json(entry: Any) -> "Field":
         """The field that `to_json` wrote; refuses anything else."""
-        if not isinstance(entry, dict):
-            raise MasklessError("A field of its observation is no entry with a name.")
+        is_entry = isinstance(entry, dict)
+        require(is_entry, "A field of its observation is no entry with a name.")
         name, shape, dtype = entry.get("name"), entry.get("shape"), entry.get("dtype")
-        if not isinstance(name, str) or not isinstance(shape, list) or not _are_sizes(shape):
-            raise MasklessError("A field of its observation has no name or no sensible shape.")
-        if dtype not in _DTYPES:
-            raise MasklessError(f"Its observation {name!r} has the type {dtype!r}.")
+        sensible = (
+            isinstance(name, str)
+            and isinstance(shape, list)
+            and all(type(size) is int and size >= 0 for size in shape)
+            and math.prod(shape) <= _LARGEST_FIELD
+        )
+        require(sensible, "A field of its observation has no name or no sensible shape.")
+        require(dtype in _DTYPES, f"Its observation {name!r} has the type {dtype!r}.")
         return Field(name or WHOLE, tuple(shape), dtype)
-
-
-def _are_sizes(shape: list[Any]) -> bool:
-    whole = all(type(size) is int and size >= 0 for size in shape)
-    return whole and math.prod(shape) <= _LARGEST_FIELD
 
 
 def fields_of(env: PolicyEnvironment) -> list[Field]:
@@ -143,8 +142,7 @@ def _check(field: Field, value: Any, batched: bool) -> Array | np.ndarray:
             f"The observation {field.name!r} must have the shape {list(field.shape)}, or one more"
             f" axis in front for a batch; got {list(array.shape)}."
         )
-    if batched and array.shape[0] == 0:
-        raise MasklessError("The batch of observations is empty.")
+    require(not batched or array.shape[0] > 0, "The batch of observations is empty.")
     array = _as_type(field, array)
     return array if batched else array[None]
 
@@ -154,26 +152,18 @@ def _as_type(field: Field, array: Any) -> Array | np.ndarray:
     if array.dtype == field.dtype:
         return array
     target = np.dtype(field.dtype)
-    if not np.can_cast(array.dtype, target, "same_kind"):
-        raise MasklessError(
-            f"The observation {field.name!r} must hold {field.dtype}, not {array.dtype}."
-        )
+    same_kind = np.can_cast(array.dtype, target, "same_kind")
+    name = field.name
+    require(same_kind, f"The observation {name!r} must hold {field.dtype}, not {array.dtype}.")
     converted = array.astype(target)
-    is_known = not isinstance(array, jax.core.Tracer)
-    if (
-        is_known
-        and np.issubdtype(target, np.integer)
-        and not np.array_equal(np.asarray(converted), np.asarray(array))
-    ):
-        raise MasklessError(
-            f"The observation {field.name!r} has numbers that do not fit into {field.dtype}."
-        )
+    if np.issubdtype(target, np.integer) and not isinstance(array, jax.core.Tracer):
+        same = np.array_equal(np.asarray(converted), np.asarray(array))
+        require(same, f"The observation {name!r} has numbers that do not fit into {field.dtype}.")
     return converted
 
 
 def _by_name(observation: PyTree) -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(observation)
-    if not leaves:
-        raise MasklessError("The observation has no arrays.")
+    require(bool(leaves), "The observation has no arrays.")
     keystr = jax.tree_util.keystr
     return {keystr(path, simple=True, separator=".") or WHOLE: leaf for path, leaf in leaves}

@@ -1,6 +1,5 @@
 """The audit of predicted masks as a table, figures, a page and a file."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from maskless.provenance import provenance
 from maskless.report import style
 from maskless.report.evaluation import masks_in_words
 from maskless.report.page import Page
-from maskless.report.text import console_table, number, percent
+from maskless.report.text import console_table, number, percent, recorded
 from maskless.report.validity import draw_errors
 
 LEAST_SCORES = 20
@@ -181,9 +180,7 @@ def _pictures(env: Environment, state: Any) -> dict[str, str]:
     """What `render` shows, as plain text."""
     pictures = {}
     for title, picture in env.render(state).items():
-        console = Console(file=io.StringIO(), width=100, record=True, highlight=False)
-        console.print(picture)
-        lines = [line.rstrip() for line in console.export_text().splitlines()]
+        lines = [line.rstrip() for line in recorded(picture).export_text().splitlines()]
         pictures[title] = "\n".join(line for line in lines if line)
     return pictures
 

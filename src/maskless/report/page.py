@@ -9,7 +9,6 @@ All text is escaped; figures are embedded.
 """
 
 import base64
-import io
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -17,11 +16,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from rich.console import Console
 from rich.terminal_theme import NIGHT_OWLISH
 
 from maskless.errors import MasklessError
 from maskless.files import write_text
+from maskless.report.text import recorded
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -86,9 +85,8 @@ class Page:
 
     def screen(self, picture: Any) -> None:
         """A picture for the terminal (anything `rich` prints), in its colours."""
-        console = Console(file=io.StringIO(), width=100, record=True, highlight=False)
-        console.print(picture)
-        code = console.export_html(theme=NIGHT_OWLISH, code_format="{code}", inline_styles=True)
+        how: Any = {"theme": NIGHT_OWLISH, "code_format": "{code}", "inline_styles": True}
+        code = recorded(picture).export_html(**how)
         lines = [line for line in code.splitlines() if re.sub("<[^>]*>", "", line).strip()]
         self._parts.append(f'<pre class="screen">{chr(10).join(lines)}</pre>')
 

@@ -1,9 +1,12 @@
 """Numbers and tables as text, for the terminal and for the page."""
 
+import io
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 
@@ -57,3 +60,11 @@ def console_table(
         is_last = following is None or following[0] != ""
         table.add_row(*row, end_section=in_groups and is_last)
     return table
+
+
+def recorded(picture: Any) -> Console:
+    """A console that was shown a picture (anything `rich` prints), for `export_text` or
+    `export_html`."""
+    console = Console(file=io.StringIO(), width=100, record=True, highlight=False)
+    console.print(picture)
+    return console
