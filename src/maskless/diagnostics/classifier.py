@@ -34,7 +34,7 @@ def measure(
     """The metrics of a rollout, scalars and arrays [actions].
 
     `valid` is the oracle's mask; an action is predicted valid above the probability `threshold`.
-    `stride`: AUROC and calibration look at every so many time steps only, which divides their cost.
+    `stride`: AUROC and calibration use every `stride`-th time step only, which divides their cost.
     """
     predicted = masking.predicted_mask(validity_logits, threshold)
     weights = losses.raw_kl_weights(

@@ -233,8 +233,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _check_about(about: dict[str, Any]) -> tuple[tuple[Field, ...], tuple[Override, ...]]:
-    """The fields and the overrides, if no entry is missing or not what it should be: a right hash
-    does not say who made it."""
+    """The fields and the overrides, if every entry is there and of the right kind: anyone can write
+    a file with a matching hash."""
     names: Any = about.get("action_names")
     different = isinstance(names, list) and all(isinstance(name, str) for name in names)
     different = different and 0 < len(names) == len(set(names))

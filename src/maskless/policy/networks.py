@@ -1,8 +1,8 @@
 """How policy.json names the network that its weights belong to, and how it is made again.
 
-A network of ours is rebuilt from its name and sizes. Of a class of the user's own the file knows
-only what it was called: whoever loads the policy passes the network (or its encoder), and nothing
-is imported because a file says so.
+A network of ours is rebuilt from its name and sizes. Of a user's own class the file has only the
+name: the caller of `load` passes the network (or its encoder), and nothing is ever imported because
+a file says so.
 """
 
 import dataclasses

@@ -156,7 +156,7 @@ def apply_overrides(
     mask: Bool[Array, "batch actions"],
 ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"], list[Array]]:
     """The mask after all rules; where a rule forbids an action; and for each rule where it changed
-    the mask it found ([batch] each).
+    the mask ([batch] each).
 
     `validity`: the predicted probabilities. `observed`: {name: [batch, ...]}.
     """
