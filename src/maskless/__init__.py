@@ -41,7 +41,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in ("losses", "masking"):
+    if name in ("envs", "losses", "masking", "nets", "policy"):
         return importlib.import_module(f"maskless.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'maskless' has no attribute {name!r}")
