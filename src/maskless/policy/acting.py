@@ -21,7 +21,7 @@ from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import Carry, Heads
 from maskless.policy.artifact import Artifact, describe_policy, read_artifact, write_artifact
 from maskless.policy.observations import PolicyEnvironment, match, rebuild
-from maskless.policy.overrides import apply_overrides
+from maskless.policy.overrides import Overruling
 
 MASKS = ("predicted", "none")
 _COUNT_BUFFER = 256
@@ -146,10 +146,8 @@ class Policy:
         """
         validity = jax.nn.sigmoid(validity_logits)
         predicted = masking.predicted_mask(validity_logits, self.thresholds)
-        observed = {f.name: leaf for f, leaf in zip(self.fields, leaves, strict=True)}
-        mask, forbidden, changed = apply_overrides(
-            self.overrides, self.action_names, self.fields, observed, validity, predicted
-        )
+        rules = Overruling(self.overrides, self.action_names, self.fields)
+        mask, forbidden, changed = rules.apply(leaves, validity, predicted)
         return PredictedMask(
             validity=validity,
             mask=masking.fall_back(mask, forbidden),

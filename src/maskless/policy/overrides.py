@@ -147,41 +147,9 @@ def check_overrides(
     require(not all_forbidden, "The overrides forbid every action: leave one to choose.")
 
 
-def apply_overrides(
-    overrides: Sequence[Override],
-    action_names: Sequence[str],
-    fields: Sequence[Field],
-    observed: Mapping[str, Array],
-    validity: Float[Array, "batch actions"],
-    mask: Bool[Array, "batch actions"],
-) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"], list[Array]]:
-    """The mask after all rules; where a rule forbids an action; and for each rule where it changed
-    the mask ([batch] each).
-
-    `validity`: the predicted probabilities. `observed`: {name: [batch, ...]}.
-    """
-    forbidden = jnp.zeros_like(mask)
-    changed = []
-    for rule in overrides:
-        column = np.arange(len(action_names)) == list(action_names).index(rule.action)
-        applies = jnp.ones(mask.shape[:1], bool)
-        if rule.when is not None:
-            applies = parse_condition(rule.when, fields).holds(observed)
-        here = applies[:, None] & column
-        if rule.effect == "threshold":
-            allowed = validity > np.float32(rule.threshold)
-        else:
-            allowed = jnp.full_like(mask, rule.effect == "always")
-        changed.append(jnp.any(here & (allowed != mask), axis=-1))
-        # Not jnp.where: ONNX Runtime cannot choose between booleans.
-        mask = (here & allowed) | (~here & mask)
-        forbidden = forbidden | here if rule.effect == "never" else forbidden & ~here
-    return mask, forbidden, changed
-
-
 @dataclasses.dataclass(frozen=True)
 class Overruling:
-    """The rules as a function on observations, for `maskless.evaluation.player`."""
+    """The rules as a function on masks, for acting and for `maskless.evaluation`."""
 
     overrides: tuple[Override, ...]
     action_names: tuple[str, ...]
@@ -195,12 +163,37 @@ class Overruling:
     ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"]]:
         """The mask after the rules, and where they forbid an action."""
         leaves, _ = match(observation, self.fields)
+        return self.apply(leaves, jax.nn.sigmoid(validity_logits), mask)[:2]
+
+    def apply(
+        self,
+        leaves: Sequence[Array],
+        validity: Float[Array, "batch actions"],
+        mask: Bool[Array, "batch actions"],
+    ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"], list[Array]]:
+        """The mask after all rules; where a rule forbids an action; and for each rule where it
+        changed the mask ([batch] each).
+
+        `leaves`: the observation in the order of the fields. `validity`: predicted probabilities.
+        """
         observed = {field.name: leaf for field, leaf in zip(self.fields, leaves, strict=True)}
-        validity = jax.nn.sigmoid(validity_logits)
-        mask, forbidden, _ = apply_overrides(
-            self.overrides, self.action_names, self.fields, observed, validity, mask
-        )
-        return mask, forbidden
+        forbidden = jnp.zeros_like(mask)
+        changed = []
+        for rule in self.overrides:
+            column = np.arange(len(self.action_names)) == self.action_names.index(rule.action)
+            applies = jnp.ones(mask.shape[:1], bool)
+            if rule.when is not None:
+                applies = parse_condition(rule.when, self.fields).holds(observed)
+            here = applies[:, None] & column
+            if rule.effect == "threshold":
+                allowed = validity > np.float32(rule.threshold)
+            else:
+                allowed = jnp.full_like(mask, rule.effect == "always")
+            changed.append(jnp.any(here & (allowed != mask), axis=-1))
+            # Not jnp.where: ONNX Runtime cannot choose between booleans.
+            mask = (here & allowed) | (~here & mask)
+            forbidden = forbidden | here if rule.effect == "never" else forbidden & ~here
+        return mask, forbidden, changed
 
 
 def _example(fields: Sequence[Field]) -> str:
