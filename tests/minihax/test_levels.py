@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from shortest_paths import least_tools, path_lengths
 
-from maskless import MasklessError
 from minihax.level import rooms as placing
 from minihax.level.corridors import (
     PAPER_GAME,
@@ -150,7 +149,7 @@ def test_a_key_gives_one_level_alone_or_in_a_batch(generation):
 
 
 def test_a_level_of_one_room_is_refused():
-    with pytest.raises(MasklessError, match="2 to 8 rooms"):
+    with pytest.raises(ValueError, match="2 to 8 rooms"):
         corridor_level(jax.random.key(0), 1)
 
 
@@ -195,17 +194,17 @@ def test_free_rectangles_are_split_as_by_the_recursion():
     def history(key):
         def add(carry, key):
             rooms, free = carry
-            place = placing._find_place(key, free, rooms)
-            free = placing._take(free, place)
+            place = placing._place_room(key, free, rooms)
+            free = placing._subtract_room(free, place)
             floor = rooms.floor.at[rooms.count].set(place.floor, mode="drop")
             rooms = placing.Rooms(
-                jnp.where(place.found, floor, rooms.floor), rooms.count + place.found
+                jnp.where(place.success, floor, rooms.floor), rooms.count + place.success
             )
             return (rooms, free), (place, free)
 
         rooms = placing.Rooms(jnp.full((6, 4), placing._NOWHERE), jnp.int32(0))
         whole = jnp.zeros((placing._CAPACITY, 4), int).at[0].set(jnp.array([0, 0, 79, 20]))
-        start = (rooms, placing._Free(whole, jnp.int32(1)))
+        start = (rooms, placing._FreeList(whole, jnp.int32(1)))
         return jax.lax.scan(add, start, jax.random.split(key, 6))[1]
 
     places, frees = jax.tree.map(np.asarray, history(jax.random.split(jax.random.key(2), 300)))

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import reference_sight
 
-from minihax.level import bitmaps
 from minihax.level.terrain import HEIGHT, WIDTH
-from minihax.sight import free_view
+from minihax.sight import bitmaps, free_view
 from minihax.sight import kernel as sight_kernel
 
 BATCH = sight_kernel.NEAR_LANES
@@ -70,7 +69,7 @@ def in_numpy(monkeypatch):
     monkeypatch.setattr(sight_kernel.triton, "store", store)
     monkeypatch.setattr(sight_kernel.jax.lax, "fori_loop", fori_loop)
     # Outside of kernels, and NumPy knows no `.at`.
-    monkeypatch.setattr(sight_kernel, "_listed", listed)
+    monkeypatch.setattr(sight_kernel, "_compact_indices", listed)
     # Few programs, so that each has several parts of the list.
     monkeypatch.setattr(sight_kernel, "FAR_PROGRAMS", 3)
 
@@ -97,7 +96,7 @@ def test_the_view_agrees_with_the_reference(in_numpy):
 
 
 def test_the_list_of_far_quadrants():
-    lanes, count = sight_kernel._listed(jnp.int32([0, 1, 0, 1, 1, 0]))
+    lanes, count = sight_kernel._compact_indices(jnp.int32([0, 1, 0, 1, 1, 0]))
     assert int(count[0]) == 3
     np.testing.assert_array_equal(lanes[:3], [1, 3, 4])
 

@@ -11,7 +11,6 @@ from minihax.game.rules import maze_rules
 from minihax.level.terrain import Level, Terrain
 from minihax.look.glyphs import NLE_GLYPHS
 from minihax.look.observation import from_nle
-from minihax.sight.sight import with_hero
 
 from parity.replaying import differences, replay
 

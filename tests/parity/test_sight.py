@@ -15,7 +15,7 @@ from minihax.level.terrain import RECORDED_CHARACTERS, Terrain
 from minihax.look.glyphs import CHARACTERS, COLOURS, NLE_GLYPHS, Glyph, from_nle_glyphs
 from minihax.look.messages import Message, message_id
 from minihax.look.observation import from_nle, observe
-from minihax.sight.sight import look, nothing_remembered, with_hero
+from minihax.sight.sight import nothing_remembered, update_memory
 
 from parity.recordings import load, read_map
 
@@ -95,7 +95,7 @@ def remembered_maps(terrain, lit, horizontal, boulders, positions, changes):
         boulders = boulders.at[position[0], position[1]].set(False)
         beyond = 2 * position - before
         boulders = boulders.at[beyond[0], beyond[1]].max(pushed)
-        remembered = look(remembered, terrain, lit, horizontal, boulders, position)
+        remembered = update_memory(remembered, terrain, lit, horizontal, boulders, position)
         return (terrain, boulders, remembered, position), remembered
 
     start = (terrain, boulders, nothing_remembered(), positions[0])

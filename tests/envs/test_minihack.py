@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from maskless.envs.mask_audit import audit
+from maskless.envs.minihack import make_corridor
 from maskless.envs.vector import VectorEnv
 from maskless.errors import MasklessError, UnknownNameError
-from minihax.env import IDS, make_corridor
+from minihax import IDS
 from minihax.game.actions import KICK, OPEN, SEARCH
 from minihax.game.step import OPEN_PROMPT
 from minihax.level.terrain import Level, Terrain
