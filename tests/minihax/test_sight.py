@@ -10,7 +10,7 @@ from minihax.level.terrain import HEIGHT, WIDTH, Terrain
 from minihax.look.glyphs import Glyph
 from minihax.sight.sight import in_sight, nothing_remembered, update_memory
 
-from parity.recordings import load, read_map
+from parity.recordings import load, read_map, with_hero
 
 DARK = (Terrain.STONE, Terrain.CORRIDOR, Terrain.SECRET_CORRIDOR)
 BATCH = 512

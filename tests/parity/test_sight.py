@@ -17,7 +17,7 @@ from minihax.look.messages import Message, message_id
 from minihax.look.observation import from_nle, observe
 from minihax.sight.sight import nothing_remembered, update_memory
 
-from parity.recordings import load, read_map
+from parity.recordings import load, read_map, with_hero
 
 FRAGMENTS_AT_ONCE = 50
 DIED = 1
@@ -137,8 +137,7 @@ def test_the_whole_screen_is_rebuilt_in_every_state():
     kinds: Counter[tuple[str, str, str]] = Counter()
     examples = []
     for f, (ours, real) in enumerate(zip(rebuilt(), recorded(), strict=True)):
-        positions = jnp.asarray(fragments()[f]["positions"][: len(ours)])
-        screens = np.asarray(jax.vmap(with_hero)(jnp.asarray(ours), positions))[:, :, 1:]
+        screens = with_hero(ours, fragments()[f]["positions"][: len(ours)])[:, :, 1:]
         different = NLE_GLYPHS[screens] != real
         states += len(ours)
         wrong += int(different.any(axis=(1, 2)).sum())

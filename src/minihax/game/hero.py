@@ -206,7 +206,7 @@ def _binomial_half(draw: Float[Array, ""], count: Int32[Array, ""]) -> Int32[Arr
 def _passive_exercise(
     hero: Hero, after: Hero, turn: Int16[Array, ""], end: Int16[Array, ""], dice: Dice
 ) -> Int8[Array, "4"]:
-    """`exercise` after time has passed: food builds it up, hunger and a wounded leg wear it down."""
+    """`exercise` as time passes: food builds it up, hunger and a wounded leg wear it down."""
     now = attributes_now(after)
     tens = (end // 10 - turn // 10).astype(jnp.int32)
     well_fed, weak, starved = (

@@ -288,7 +288,7 @@ def _push_message(
 def _append_revealed(
     line: MessageLine, block: Int32[Array, "9"], revealed: Bool[Array, "9"]
 ) -> MessageLine:
-    """Each thing that a search reveals is announced; two announcements fit on a line, three do not."""
+    """Announces what a search reveals; two announcements fit on a line, three do not."""
     revealed, kinds = revealed[_SEARCH_ORDER], block[_SEARCH_ORDER]
     number = jnp.sum(revealed)
     rank = jnp.cumsum(revealed) - 1

@@ -43,7 +43,7 @@ def could_see(opaque_true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes) -
     `opaque_true`: see `materialise`.
     """
     materialise = functools.partial(transforms.materialise, opaque_true)
-    # Quadrants with the hero at (0, 0): cut the columns, mirror what lies left, flip what lies above.
+    # Quadrants with the hero at (0, 0): columns dropped, the left mirrored, the upper half flipped.
     extended = materialise(_near_quadrants, materialise(_near_sides, clear, x))
     towards = jnp.concatenate([y, y, _LAST_ROW - y, _LAST_ROW - y])
     (near,) = bitmaps.drop_rows(opaque_true, (extended,), towards)

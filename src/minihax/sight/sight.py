@@ -1,8 +1,8 @@
 """What the hero sees, and what he remembers of it: NetHack 3.6.6's rules, exactly.
 
-`in_sight` and `update_memory` take one map; `jax.vmap` turns them into one computation on bitmaps for the
-whole batch (bitmaps.py). A square is in sight if the hero has a free view of it (free_view.py)
-and it is adjacent or lit.
+`in_sight` and `update_memory` take one map; `jax.vmap` turns them into one computation on bitmaps
+for the whole batch (bitmaps.py). A square is in sight if the hero has a free view of it
+(free_view.py) and it is adjacent or lit.
 """
 
 import functools
@@ -85,7 +85,7 @@ def _flags(
 def _batched_sight(
     flags: UInt8[Array, "batch 21 80"], position: Int32[Array, "batch 2"]
 ) -> tuple[Bool[Array, "batch 21 80"], Bool[Array, "batch 21 80"]]:
-    """(in sight, in sight and drawn). On CPUs a large batch is done in chunks that fit the cache."""
+    """(in sight, in sight and drawn). CPUs do a large batch in chunks that fit the cache."""
     batch = flags.shape[0]
     if batch <= _CPU_CHUNK:
         return _sight_of_batch(flags, position)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.craftax.loopless import straight
+from maskless.envs.craftax.loopless import loopless
 from maskless.errors import MasklessError
 
 
@@ -35,10 +35,10 @@ def test_loops_and_writes_of_every_kind(reverse):
     for index in ([0, 4], [2, 7], [-1, -2], [9, 0]):
         arguments = x, jnp.array(index)
         assert loops_in(function, *arguments) >= 3
-        assert loops_in(straight(function), *arguments) == 0
+        assert loops_in(loopless(function), *arguments) == 0
         expected = function(*arguments)
-        jax.tree.map(np.testing.assert_array_equal, straight(function)(*arguments), expected)
-        few = straight(function, select_below=4)(*arguments)
+        jax.tree.map(np.testing.assert_array_equal, loopless(function)(*arguments), expected)
+        few = loopless(function, select_below=4)(*arguments)
         jax.tree.map(np.testing.assert_array_equal, few, expected)
 
 
@@ -64,14 +64,14 @@ def test_writes_to_a_large_array_wait_and_reads_see_them():
     floors = jax.random.randint(jax.random.key(0), (4, 60, 50), 0, 100)
     for level, *spot in ([0, 0, 0], [2, 1, 1], [3, 59, 48], [5, 70, 3], [-1, -2, -3], [1, 2, 49]):
         arguments = floors, jnp.int32(level), jnp.array(spot)
-        assert writes_in(straight(function), *arguments) == 0 < writes_in(function, *arguments)
+        assert writes_in(loopless(function), *arguments) == 0 < writes_in(function, *arguments)
         jax.tree.map(
-            np.testing.assert_array_equal, straight(function)(*arguments), function(*arguments)
+            np.testing.assert_array_equal, loopless(function)(*arguments), function(*arguments)
         )
         many = jax.tree.map(lambda x: jnp.stack([x, x + 1]), arguments)
         jax.tree.map(
             np.testing.assert_array_equal,
-            jax.vmap(straight(function))(*many),
+            jax.vmap(loopless(function))(*many),
             jax.vmap(function)(*many),
         )
 
