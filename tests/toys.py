@@ -101,6 +101,16 @@ def mask_from_observation(observation):
     return jnp.stack([jnp.ones_like(even), even & strong, ~even & strong, tired, tired], -1)
 
 
+class Unfinished(Environment):
+    """Half of an environment."""
+
+    def reset(self, key, params=None):
+        raise NotImplementedError
+
+    def step(self, key, state, action, params=None):
+        raise NotImplementedError
+
+
 class Lame:
     """Not an environment: it lacks most of the contract."""
 

@@ -39,22 +39,24 @@ def print_audit(audit: Audit, console: Console) -> None:
         table.add_column("dead\nbut\nvalid", justify="right")
     for number, action in enumerate(audit.action_names):
         row = [action, percent(audit.effective[number], audit.states)]
-        for tally in audit.rules.values():
-            row.append(percent(tally.valid[number], audit.states))
-            for errors in (tally.effective_but_masked, tally.dead_but_valid):
+        for counts in audit.rules.values():
+            row.append(percent(counts.valid[number], audit.states))
+            for errors in (counts.effective_but_masked, counts.dead_but_valid):
                 text = percent(errors[number], audit.states)
                 row.append(text if text == "·" else f"[red]{text}[/red]")
         table.add_row(*row)
     console.print(table)
-    for name, tally in audit.rules.items():
+    for name, counts in audit.rules.items():
         checked = audit.states * len(audit.action_names)
         wrong = audit.errors(name)
         console.print(
             f"rules [bold]{name}[/bold]: {wrong:,} of {checked:,} state-actions"
             f" disagree with the game ({100 * wrong / checked:.2f} %)"
         )
-        for why, counts in tally.waived.items():
-            console.print(f"    {int(counts.sum()):,} more by decision: {why}", soft_wrap=True)
+        for reason, by_action in counts.waived.items():
+            console.print(
+                f"    {int(by_action.sum()):,} more by decision: {reason}", soft_wrap=True
+            )
 
 
 def draw_audit(audit: Audit, path: Path) -> None:
@@ -68,9 +70,9 @@ def draw_audit(audit: Audit, path: Path) -> None:
         squeeze=False,
         figsize=(3.4 * len(audit.rules), 0.9 + 0.16 * len(rows)),
     ) as (fig, axes):
-        for axis, (name, tally) in zip(axes[0], audit.rules.items(), strict=True):
-            masked = 100 * tally.effective_but_masked / audit.states
-            dead = 100 * tally.dead_but_valid / audit.states
+        for axis, (name, counts) in zip(axes[0], audit.rules.items(), strict=True):
+            masked = 100 * counts.effective_but_masked / audit.states
+            dead = 100 * counts.dead_but_valid / audit.states
             axis.barh(rows, -masked, color=style.VERMILION, label="works, but is masked")
             axis.barh(rows, dead, color=style.BLUE, label="does nothing, but is allowed")
             axis.axvline(0, color="black", linewidth=0.6)

@@ -128,7 +128,7 @@ def _without_flush(equation: Any, inputs: list[Any]) -> Any:
     return None
 
 
-def _read(array: Pending, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+def _read(array: BufferedWrites, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     """A slice of single elements and whole axes; others need the array."""
     shape = array.base.shape
     if any(size not in (1, whole) for size, whole in zip(sizes, shape, strict=True)):

@@ -55,7 +55,9 @@ class CompactEncoder(Encoder):
     def __call__(
         self, obs: PyTree[Array], *, num_actions: int, width: int, dtype: Any
     ) -> Float[Array, "time batch features"]:
-        return super().__call__(self._expanded(obs), num_actions=num_actions, width=width, dtype=dtype)
+        return super().__call__(
+            self._expanded(obs), num_actions=num_actions, width=width, dtype=dtype
+        )
 
     def novelty_view(
         self, obs: PyTree[Array], dtype: Any = None
