@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from shortest_paths import least_tools, path_lengths
+from level_batches import BATCH, corridor_levels, maze_levels, shortest_paths
+from shortest_paths import least_tools
 
 from minihax.level import rooms as placing
 from minihax.level.corridors import (
@@ -14,12 +15,10 @@ from minihax.level.corridors import (
     REAL_GAME,
     Generation,
     corridor_level,
-    corridor_level_and_rooms,
 )
 from minihax.level.mazes import MAZES, maze_level
 from minihax.level.terrain import DOORS, HEIGHT, WIDTH, Terrain
 
-BATCH = 128
 ROOM_COUNTS = (2, 3, 5)
 GAMES = {"real": REAL_GAME, "paper": PAPER_GAME}
 CORRIDORS = (Terrain.CORRIDOR, Terrain.SECRET_CORRIDOR)
@@ -29,14 +28,12 @@ FLOORS = (Terrain.FLOOR, Terrain.UP_STAIRS, Terrain.DOWN_STAIRS)
 @functools.cache
 def levels(rooms: int, generation: Generation):
     """A batch of levels and their rooms, as NumPy arrays."""
-    generate = jax.jit(jax.vmap(lambda key: corridor_level_and_rooms(key, rooms, generation)))
-    return jax.tree.map(np.asarray, generate(jax.random.split(jax.random.key(1), BATCH)))
+    return corridor_levels(jax.random.split(jax.random.key(1), BATCH), rooms, generation)
 
 
 @functools.cache
 def mazes(name: str):
-    generate = jax.jit(jax.vmap(lambda key: maze_level(key, MAZES[name])))
-    return jax.tree.map(np.asarray, generate(jax.random.split(jax.random.key(1), BATCH)))
+    return maze_levels(jax.random.split(jax.random.key(1), BATCH), name)
 
 
 every_kind = pytest.mark.parametrize(
@@ -114,7 +111,7 @@ def test_doors_know_their_wall_and_do_not_touch(rooms, generation):
 @every_kind
 def test_every_level_can_be_solved(rooms, generation):
     level, _ = levels(rooms, generation)
-    lengths = np.asarray(jax.vmap(path_lengths)(level.terrain, level.start))
+    lengths = shortest_paths(level.terrain, level.start)
     assert (lengths[:, -1] > 0).all()
     if not generation.secrets:
         assert (lengths[:, 2] == lengths[:, 4]).all(), "kicking must be enough"

@@ -19,7 +19,7 @@ from minihax.sight.sight import nothing_remembered, update_memory
 
 from parity.recordings import load, read_map, with_hero
 
-FRAGMENTS_AT_ONCE = 50
+FRAGMENTS_AT_ONCE = 256  # sight works on the bits of all of them at once
 DIED = 1
 DARK = (Terrain.STONE, Terrain.CORRIDOR, Terrain.SECRET_CORRIDOR)
 
