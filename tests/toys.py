@@ -211,10 +211,3 @@ def starting_from(env, levels):
     other = copy.copy(env)
     other.reset = choose
     return other
-
-
-def on_made_levels(env, count):
-    """`env`, but every episode begins in one of `count` states that its own `reset` made before."""
-    reset = jax.jit(env.reset)
-    made = [reset(key)[1] for key in jax.random.split(jax.random.key(17), count)]
-    return starting_from(env, jax.tree.map(lambda *x: jnp.stack(x), *made))
