@@ -21,24 +21,26 @@ def print_audit(audit: Audit, console: Console) -> None:
     rows = []
     for number, action in enumerate(audit.action_names):
         row = [action, percent(audit.effective[number] / audit.states)]
-        for tally in audit.rules.values():
-            row.append(percent(tally.valid[number] / audit.states))
-            for errors in (tally.effective_but_masked, tally.dead_but_valid):
+        for counts in audit.rules.values():
+            row.append(percent(counts.valid[number] / audit.states))
+            for errors in (counts.effective_but_masked, counts.dead_but_valid):
                 text = percent(errors[number] / audit.states)
                 row.append(text if text == "·" else f"[red]{text}[/red]")
         rows.append(row)
     title = f"{audit.env}: {audit.states:,} states ({sources})"
     caption = "% of states, · = never. works = effective: changes the world; dead = it does not"
     console.print(console_table(title, header, rows, caption=caption))
-    for name, tally in audit.rules.items():
+    for name, counts in audit.rules.items():
         checked = audit.states * len(audit.action_names)
         wrong = audit.errors(name)
         console.print(
             f"rules [bold]{name}[/bold]: {wrong:,} of {checked:,} state-actions"
             f" disagree with the game ({100 * wrong / checked:.2f} %)"
         )
-        for why, counts in tally.waived.items():
-            console.print(f"    {int(counts.sum()):,} more by decision: {why}", soft_wrap=True)
+        for reason, by_action in counts.waived.items():
+            console.print(
+                f"    {int(by_action.sum()):,} more by decision: {reason}", soft_wrap=True
+            )
 
 
 def draw_errors(
@@ -67,8 +69,8 @@ def draw_audit(audit: Audit, path: Path) -> None:
         squeeze=False,
         figsize=(3.4 * len(audit.rules), 0.9 + 0.16 * len(names)),
     ) as (fig, axes):
-        for axis, (name, tally) in zip(axes[0], audit.rules.items(), strict=True):
-            masked, dead = tally.effective_but_masked, tally.dead_but_valid
+        for axis, (name, counts) in zip(axes[0], audit.rules.items(), strict=True):
+            masked, dead = counts.effective_but_masked, counts.dead_but_valid
             labels = ("works, but is masked", "does nothing, but is allowed")
             draw_errors(axis, names, masked / audit.states, dead / audit.states, *labels)
             axis.set_title(f"rules: {name} ({audit.errors(name):,} errors)")
