@@ -6,9 +6,33 @@ written once.
     params = net.init(key, carry, obs, reset)
     carry, heads = net.apply(params, carry, obs, reset)      # obs and reset: [time, batch, ...]
 
-Stepping one by one and applying a whole sequence give the same numbers.
+Stepping one by one and applying a whole sequence give the same numbers. `reset[t]` True means that
+a new episode starts at t, and nothing from before may matter.
+
+A network of your own is any Flax module with these two methods:
+
+    class Linear(nn.Module):
+        num_actions: int
+
+        @nn.nowrap
+        def initial_carry(self, batch):
+            return ()                                        # nothing is remembered
+
+        @nn.compact
+        def __call__(self, carry, obs, reset):
+            x = nn.relu(nn.Dense(64)(obs))
+            return carry, Heads(
+                logits=nn.Dense(self.num_actions)(x),
+                value=nn.Dense(1)(x)[..., 0],
+                validity=nn.Dense(self.num_actions)(x),
+                features=x,
+            )
+
+A carry is a pytree whose leaves all begin with the batch axis. `check_network` says in a sentence
+what does not fit.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -18,14 +42,14 @@ from jaxtyping import Array, Bool, PyTree
 
 from maskless.errors import MasklessError
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Heads
+from maskless.nets.heads import Heads, complete
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
-Carry = Any  # a pytree whose leaves all begin with the batch axis
+Carry = Any
 
 
 class Network(nn.Module):
-    """What all networks have in common; every field is a plain value."""
+    """What maskless's own networks have in common; every field is a plain value."""
 
     num_actions: int
     encoder: Encoder = Encoder()
@@ -37,6 +61,12 @@ class Network(nn.Module):
     """False: nothing is remembered, so that samples may be shuffled in time."""
     width_unit: ClassVar[int] = 1
     """`width` must be a multiple of this."""
+    cpu_width: ClassVar[int] = 128
+    """The width of the preset for two CPU cores."""
+    rollout_unit: ClassVar[int] = 1
+    """The length of a rollout must be a multiple of this."""
+    default_hyperparameters: ClassVar[Mapping[str, Any]] = {}
+    """Where the paper's numbers for this network differ from those for its MLP."""
 
     @property
     def dtype(self) -> Any:
@@ -53,6 +83,12 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
+def is_recurrent(net: Any) -> bool:
+    """Whether the network remembers anything: what it says itself, or whether it has a carry."""
+    carry = jax.eval_shape(lambda: net.initial_carry(1))
+    return bool(getattr(net, "recurrent", jax.tree.leaves(carry)))
+
+
 def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None:
     """Refuses observations that are not [time, batch, ...] for the time and batch of `reset`."""
     if reset.ndim != 2:
@@ -66,3 +102,44 @@ def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None
             f"Observations must begin with the axes [time, batch] of `reset`, {reset.shape};"
             f" got the shape {shapes[0]}."
         )
+
+
+def check_network(net: Any, num_actions: int, observation_shapes: PyTree) -> None:
+    """Refuses a network that does not keep the contract. Nothing is computed.
+
+    `observation_shapes`: of one observation, as `env.observation_shapes` gives them.
+    """
+    time, batch = 2, 3
+    name = type(net).__name__
+    if not isinstance(net, nn.Module) or not hasattr(net, "initial_carry"):
+        raise MasklessError(f"{name} is no network: it must be a Flax module with initial_carry.")
+    carry = jax.eval_shape(lambda: net.initial_carry(batch))
+    if any(x.shape[:1] != (batch,) for x in jax.tree.leaves(carry)):
+        raise MasklessError(f"{name}: every array of initial_carry(batch) must begin with batch.")
+    shape = jax.ShapeDtypeStruct
+    obs = jax.tree.map(lambda x: shape((time, batch, *x.shape), x.dtype), observation_shapes)
+    outputs, _ = jax.eval_shape(
+        net.init_with_output, jax.random.key(0), carry, obs, shape((time, batch), bool)
+    )
+    if not (isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Heads)):
+        raise MasklessError(f"{name}: a call must return (carry, Heads).")
+    after, heads = outputs[0], jax.eval_shape(complete, outputs[1])
+    if _kinds(after) != _kinds(carry) or jax.tree.structure(after) != jax.tree.structure(carry):
+        raise MasklessError(
+            f"{name}: a call must return a carry like initial_carry, {_kinds(carry)}; it returns"
+            f" {_kinds(after)}."
+        )
+    last_axes = {"logits": (num_actions,), "validity": (num_actions,), "value": ()}
+    last_axes |= {"intrinsic_value": (), "features": None, "hidden": None}
+    for head, axes in last_axes.items():
+        array = getattr(heads, head)
+        axes = array.shape[2:3] if axes is None else axes
+        if array.shape != (time, batch, *axes) or not jnp.issubdtype(array.dtype, jnp.floating):
+            raise MasklessError(
+                f"{name}: {head} must be floats of the shape {[time, batch, *axes]} for sequences"
+                f" [{time}, {batch}] and {num_actions} actions; it is {_kinds(array)[0]}."
+            )
+
+
+def _kinds(tree: PyTree) -> list[str]:
+    return [f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(tree)]

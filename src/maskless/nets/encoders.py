@@ -52,7 +52,16 @@ class ModuleEncoder(Encoder):
     def __call__(
         self, obs: PyTree[Array], *, num_actions: int, width: int, dtype: Any
     ) -> Float[Array, "time batch features"]:
-        return self.module.clone(parent=nn.module._context.module_stack[-1], name="module")(obs)
+        # A copy that belongs to the Flax module in whose call we are, as any module made here does.
+        features = self.module.copy(name="module")(obs)
+        sequence = jax.tree.leaves(obs)[0].shape[:2]
+        if not isinstance(features, jax.Array) or features.shape[:-1] != sequence:
+            raise MasklessError(
+                f"An encoder must give one array [time, batch, features], here {list(sequence)} and"
+                f" a number of features; {type(self.module).__name__} gives"
+                f" {jax.tree.map(jnp.shape, features)}."
+            )
+        return features.astype(dtype or jnp.float32)
 
 
 class Encoded(nn.Module):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from maskless.nets.heads import product
+from maskless.nets.layers import product
 
 Pair = tuple[Array, Array]
 
