@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets import GRU, MLP, Heads, Hybrid, encoder_for, make_net
+from maskless.nets import GRU, MLP, Heads, Hybrid, make_net
 from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
@@ -223,7 +223,6 @@ def test_paper_size(name, encoder):
     random = np.random.default_rng(1)
     flat = jnp.asarray(random.normal(size=(4, 2, 40)), jnp.float32)
     obs = flat if encoder == "flat" else corridor_observations(4, 2)
-    assert encoder_for(obs) == encoder
     arguments = {"num_actions": 11, "encoder": encoder}
     net = make_net(name, **json.loads(json.dumps(arguments)))
     reset = jnp.zeros((4, 2), bool).at[2, 0].set(True)

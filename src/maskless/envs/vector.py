@@ -23,10 +23,6 @@ from maskless import kernels
 from maskless.envs.base import Environment, Observation, State
 from maskless.errors import MasklessError
 
-# How many finished environments a CPU moves to their new level at a time. The loop runs only as
-# long as there is work, so that a step in which few episodes end copies few levels.
-MOVED_AT_A_TIME = 8
-
 
 @struct.dataclass
 class Pool:
@@ -215,25 +211,6 @@ class VectorEnv:
         # Upstream marks some fields as weakly typed after a reset but not after a step; a carry
         # through `scan` must not change its type.
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), levels)
-
-
-def move_the_finished(
-    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
-) -> State:
-    """Copies the levels of the finished environments, a few at a time: as little as possible."""
-    envs = len(done)
-    batch = min(MOVED_AT_A_TIME, envs)
-    count = done.sum(dtype=jnp.int32)
-    finished = jnp.nonzero(done, size=envs + batch, fill_value=0)[0]
-
-    def move_some(carry: tuple[Array, State]) -> tuple[Array, State]:
-        moved, states = carry
-        number = moved + jnp.arange(batch)
-        some = finished[number]
-        fresh = jax.tree.map(lambda x: x[slots[some]], levels)
-        return moved + batch, _replace(states, some, fresh, where=number < count)
-
-    return jax.lax.while_loop(lambda carry: carry[0] < count, move_some, (jnp.int32(0), states))[1]
 
 
 @kernels.dispatch

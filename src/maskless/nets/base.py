@@ -116,11 +116,11 @@ def check_network(net: Any, num_actions: int, observation_shapes: PyTree) -> Non
     carry = jax.eval_shape(lambda: net.initial_carry(batch))
     if any(x.shape[:1] != (batch,) for x in jax.tree.leaves(carry)):
         raise MasklessError(f"{name}: every array of initial_carry(batch) must begin with batch.")
-    shape = jax.ShapeDtypeStruct
-    obs = jax.tree.map(lambda x: shape((time, batch, *x.shape), x.dtype), observation_shapes)
-    outputs, _ = jax.eval_shape(
-        net.init_with_output, jax.random.key(0), carry, obs, shape((time, batch), bool)
+    obs = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((time, batch, *x.shape), x.dtype), observation_shapes
     )
+    reset = jax.ShapeDtypeStruct((time, batch), bool)
+    outputs, _ = jax.eval_shape(net.init_with_output, jax.random.key(0), carry, obs, reset)
     if not (isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Heads)):
         raise MasklessError(f"{name}: a call must return (carry, Heads).")
     after, heads = outputs[0], jax.eval_shape(complete, outputs[1])
@@ -129,14 +129,17 @@ def check_network(net: Any, num_actions: int, observation_shapes: PyTree) -> Non
             f"{name}: a call must return a carry like initial_carry, {_kinds(carry)}; it returns"
             f" {_kinds(after)}."
         )
-    last_axes = {"logits": (num_actions,), "validity": (num_actions,), "value": ()}
-    last_axes |= {"intrinsic_value": (), "features": None, "hidden": None}
-    for head, axes in last_axes.items():
-        array = getattr(heads, head)
-        axes = array.shape[2:3] if axes is None else axes
-        if array.shape != (time, batch, *axes) or not jnp.issubdtype(array.dtype, jnp.floating):
+    one_each = {"value": (), "intrinsic_value": ()}
+    one_per_action = {"logits": (num_actions,), "validity": (num_actions,)}
+    vectors = {"features": ("n",), "hidden": ("n",)}
+    for head, last_axes in (one_each | one_per_action | vectors).items():
+        array, shape = getattr(heads, head), (time, batch, *last_axes)
+        fits = len(array.shape) == len(shape) and all(
+            expected in ("n", size) for expected, size in zip(shape, array.shape, strict=True)
+        )
+        if not fits or not jnp.issubdtype(array.dtype, jnp.floating):
             raise MasklessError(
-                f"{name}: {head} must be floats of the shape {[time, batch, *axes]} for sequences"
+                f"{name}: {head} must be floats [{', '.join(map(str, shape))}] for sequences"
                 f" [{time}, {batch}] and {num_actions} actions; it is {_kinds(array)[0]}."
             )
 
