@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from maskless import kernels
 from maskless.nets.gru import GRULayer

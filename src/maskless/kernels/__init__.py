@@ -74,7 +74,7 @@ _plain_only = False
 
 def dispatch(plain: Callable[P, R]) -> Callable[P, R]:
     """Calls of the decorated function go to its twin, if `TWINS` has one that is to be used."""
-    name = plain.__name__  # type: ignore[attr-defined]
+    name = plain.__name__
     twins = TWINS[name]
 
     @functools.wraps(plain)

@@ -124,7 +124,8 @@ def check_network(net: Any, num_actions: int, observation_shapes: PyTree) -> Non
     if not (isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Heads)):
         raise MasklessError(f"{name}: a call must return (carry, Heads).")
     after, heads = outputs[0], jax.eval_shape(complete, outputs[1])
-    if _kinds(after) != _kinds(carry) or jax.tree.structure(after) != jax.tree.structure(carry):
+    same_structure = str(jax.tree.structure(after)) == str(jax.tree.structure(carry))
+    if not same_structure or _kinds(after) != _kinds(carry):
         raise MasklessError(
             f"{name}: a call must return a carry like initial_carry, {_kinds(carry)}; it returns"
             f" {_kinds(after)}."

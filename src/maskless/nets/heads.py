@@ -1,5 +1,6 @@
 """What every network says about a state: policy, value and validity."""
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -37,9 +38,9 @@ class Heads:
 def complete(heads: Heads) -> Heads:
     """Fills in what a network may leave out: hidden = features, intrinsic_value = 0."""
     if heads.hidden is None:
-        heads = heads.replace(hidden=heads.features)
+        heads = dataclasses.replace(heads, hidden=heads.features)
     if heads.intrinsic_value is None:
-        heads = heads.replace(intrinsic_value=jnp.zeros_like(heads.value))
+        heads = dataclasses.replace(heads, intrinsic_value=jnp.zeros_like(heads.value))
     return heads
 
 
