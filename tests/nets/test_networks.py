@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maskless import kernels
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import GRU, MLP, Heads, Hybrid, make_net
 from minihax.look.observation import Observation
@@ -122,6 +123,24 @@ def test_runs_side_by_side(name):
     for run in range(2):
         pick = lambda tree, run=run: jax.tree.map(lambda x: x[run], tree)  # noqa: E731
         assert_same(applied(net)(runs[run], carry, obs, reset), pick(together))
+
+
+@every_net
+def test_twins_change_no_numbers(name):
+    """The network as it is read, without any of `maskless.kernels`: values and gradients."""
+    net, params, carry = prepared(name)
+    obs, reset = observations(6), resets(6)
+
+    def both():
+        def total(params):
+            after, heads = net.apply(params, carry, obs, reset)
+            return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(heads)), (after, heads)
+
+        return jax.jit(jax.grad(total, has_aux=True))(params)
+
+    with kernels.plain_only():
+        plain = both()
+    assert_same(both(), plain, tolerance=1e-4)
 
 
 @every_memory

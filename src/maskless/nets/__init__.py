@@ -5,7 +5,8 @@ from typing import Any
 import flax.linen as nn
 
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.base import PRECISIONS, Carry, Network, check_network, is_recurrent
+from maskless.nets.base import PRECISIONS, Carry, Network, is_recurrent
+from maskless.nets.contract import check_network
 from maskless.nets.encoders import Encoder, ModuleEncoder
 from maskless.nets.glyphs import GlyphEncoder
 from maskless.nets.gru import GRU
