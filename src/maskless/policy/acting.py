@@ -8,12 +8,13 @@ action, carry, info = policy.act(obs, carry, key)     # under the predicted mask
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from maskless import masking
@@ -78,14 +79,14 @@ class Policy:
 
     def act(
         self,
-        obs: PyTree[Array],
+        obs: PyTree[ArrayLike],
         carry: Carry | None = None,
         key: PRNGKeyArray | None = None,
-        masks: Literal["predicted", "none"] | Bool[Array, "batch actions"] = "predicted",
+        masks: str | ArrayLike = "predicted",
         *,
-        reset: Bool[Array, " batch"] | bool | None = None,
+        reset: ArrayLike | None = None,
         greedy: bool = False,
-    ) -> tuple[Int[Array, " batch"], Carry, Info]:
+    ) -> tuple[Int[Array, "*batch"], Carry, Info]:
         """An action for each observation, what to remember until the next, and why.
 
         `obs`: a batch [batch, ...] or one observation. `carry`: of the step before; None at the
