@@ -32,7 +32,7 @@ def main() -> None:
             "masked-kl",
             net=arguments.net,
             frames=1e9,
-            numbers={"num_envs": arguments.envs},
+            num_envs=arguments.envs,
             diagnostics=on,
         )
         programs[on] = Program(request, chunk=arguments.updates)

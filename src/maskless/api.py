@@ -1,8 +1,7 @@
 """`train`: from an environment to trained policies; and what it returns."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from maskless.training import folder as folders
 from maskless.training import processes
 from maskless.training.log import Row, RunLog, columns
 from maskless.training.program import Program
-from maskless.training.recorder import Sinks, no_sinks
 from maskless.training.request import Request, make_request, request_again
 from maskless.training.session import Callback, Options, Session
 
@@ -36,22 +34,12 @@ def train(
     net: Any = None,
     encoder: Any = None,
     optimizer: Optimizer | None = None,
+    preset: str = "paper",
+    ppo: Hyperparameters | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     callback: Callback | None = None,
-    preset: str = "paper",
-    ppo: Hyperparameters | None = None,
-    env_options: Mapping[str, Any] | None = None,
-    first_seed: int = 0,
-    width: int | None = None,
-    precision: str = "float32",
-    diagnostics: bool = True,
-    checkpoint_minutes: float = 5.0,
-    keep: int = 2,
-    sinks: Sinks = no_sinks,
-    warn: Callable[[str], None] = warnings.warn,
-    show: bool = True,
-    **numbers: Any,
+    **settings: Any,
 ) -> "Training":
     """Trains every condition with every seed in one compiled program.
 
@@ -59,43 +47,33 @@ def train(
         training.policy("masked-focal").act(observation, key=key)
 
     `env`: an id, an `Environment`, a Gymnasium environment, a class or function that makes one, or
-    a `Config`, which then decides everything but the arguments from `folder` on.
-    `conditions`: names, or `Condition`s; see `maskless.grid`.
-    `net`: "mlp", "gru", "hybrid", a Flax module that follows `maskless.nets.Network`'s contract, or
-    any other Flax module as the encoder of an MLP. `encoder`: such a module for the network named
-    by `net`. `optimizer`: an optax transformation in place of Adam with gradient clipping, or a
-    function (hyperparameters, updates) that makes one.
-    `folder`: where to keep logs, checkpoints and policies; None: nowhere. `resume`: go on with the
-    training in it (what was given as an object then must be given again).
-    `callback`: gets a `Progress` after every chunk of updates; True stops.
-    `preset`: "paper" or "cpu". `ppo`: all hyperparameters in its place. `numbers`: single ones of
-    `Hyperparameters` or `Condition`; a list trains one run for each value, in the same program.
+    a `Config`, which decides all that is computed. `conditions`: names, or `Condition`s.
+    `net`: "mlp", "gru", "hybrid", a Flax module that follows the contract of `maskless.nets`, or
+    any other Flax module as the encoder of an MLP. `encoder`: such a module for the network `net`.
+    `optimizer`: an optax transformation in place of Adam with gradient clipping, or a function
+    (hyperparameters, updates) that makes one. `preset`: "paper" or "cpu"; `ppo`: in its place.
+    `folder`: where logs, checkpoints and policies go; None: they stay in memory. `resume`: go on
+    with the training there. `callback`: gets a `Progress` after every chunk; True stops.
+    `settings`: fields of `Config` (env_options, width, precision, ...) and of `Options`
+    (checkpoint_minutes, keep, show, ...), and numbers of `Hyperparameters` and `Condition`: a list
+    in place of a number trains one run for each value, in the same program.
     """
+    keeping = {name: settings.pop(name) for name in _OPTIONS & settings.keys()}
+    objects: dict[str, Any] = {"net": net, "encoder": encoder, "optimizer": optimizer}
     with processes.failing_together():
         if resume:
-            request = _resumed(folder, env, net=net, encoder=encoder, optimizer=optimizer)
+            request = _resumed(folder, env, **objects)
         elif isinstance(env, Config):
-            request = request_again(env, net=net, encoder=encoder, optimizer=optimizer)
+            request = request_again(env, **objects)
         else:
-            request = make_request(
-                env,
-                conditions,
-                seeds=seeds,
-                first_seed=first_seed,
-                frames=frames,
-                net="mlp" if net is None else net,
-                encoder=encoder,
-                optimizer=optimizer,
-                preset_name=preset,
-                ppo=ppo,
-                env_options=env_options,
-                width=width,
-                precision=precision,
-                diagnostics=diagnostics,
-                numbers=numbers,
-            )
-    place = None if folder is None else Path(folder)
-    options = Options(checkpoint_minutes, keep, callback, sinks, warn, show)
+            asked: dict[str, Any] = {
+                "seeds": seeds,
+                "frames": frames,
+                "preset_name": preset,
+                "ppo": ppo,
+            }
+            request = make_request(env, conditions, **asked, **objects, **settings)
+    place, options = None if folder is None else Path(folder), Options(callback=callback, **keeping)
     with Session(request, place, resume=resume, options=options) as session:
         states = session.start()
         while not session.finished:
@@ -103,6 +81,9 @@ def train(
             session.after(states, metrics)
     rows = session.recorder.rows if session.recorder else []
     return Training(request, session.program, states, session.done, rows, place)
+
+
+_OPTIONS = {field.name for field in dataclasses.fields(Options)} - {"callback"}
 
 
 def _resumed(folder: str | Path | None, env: Any, **objects: Any) -> Request:

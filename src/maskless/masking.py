@@ -49,17 +49,14 @@ def sample(key: PRNGKeyArray, log_probs: Float[Array, "... actions"]) -> Int[Arr
 
 
 class Decision(NamedTuple):
-    """An action for each row, and why."""
+    """An action for each row, its log-probability, those of all actions under the mask that was
+    applied, that mask, and where it is a fallback because the mask asked for allows nothing."""
 
     action: Int[Array, "..."]
     log_prob: Float[Array, "..."]
-    """Of that action."""
     log_probs: Float[Array, "... actions"]
-    """Of all actions, under the mask that was applied."""
     mask: Bool[Array, "... actions"]
-    """The mask that was applied: the one asked for or, where that allows nothing, the fallback."""
     fallback: Bool[Array, "..."]
-    """True where the mask asked for allows nothing."""
 
 
 def decide(

@@ -47,13 +47,8 @@ class GymnasiumPlayer(Player):
         actor = Actor(NO_WORLDS, carry, now, reset)
         return game.before_first_step(actor, jax.random.key(seed), episodes)
 
-    def advance(
-        self,
-        params: Any,
-        play: Play,
-        source: MaskSource,
-        threshold: float | Float[Array, "..."],
-        accumulator: Any = None,
+    def _advance(
+        self, params: Any, play: Play, source: MaskSource, threshold: Any, accumulator: Any
     ) -> tuple[Play, Any]:
         """Some steps of all environments that have episodes to play; the others are left alone."""
         episodes = play.record.finished.shape[1]

@@ -51,13 +51,13 @@ class Player(abc.ABC):
     for all parameters, masks and thresholds. `close` it, or use it in a `with`."""
 
     num_envs: int
+    _advance: Callable[..., tuple[Play, Any]]
 
     @abc.abstractmethod
     def begin(self, seed: int, episodes: int) -> Play:
         """Every environment at the start of its first episode. The same seed means the same
         levels. Plays of one player do not overlap."""
 
-    @abc.abstractmethod
     def advance(
         self,
         params: Any,
@@ -67,6 +67,7 @@ class Player(abc.ABC):
         accumulator: Any = None,
     ) -> tuple[Play, Any]:
         """Some more steps, and what `fold` makes of them. `play` and `accumulator` are used up."""
+        return self._advance(params, play, source, threshold, accumulator)
 
     def close(self) -> None:  # noqa: B027 (most have nothing to do)
         """Gives back what is held outside of JAX."""
@@ -130,16 +131,6 @@ class JaxPlayer(Player):
 
     def begin(self, seed: int, episodes: int) -> Play:
         return self._begin(jnp.uint32(seed % 2**32), episodes=episodes)
-
-    def advance(
-        self,
-        params: Any,
-        play: Play,
-        source: MaskSource,
-        threshold: float | Float[Array, "..."],
-        accumulator: Any = None,
-    ) -> tuple[Play, Any]:
-        return self._advance(params, play, source, threshold, accumulator)
 
 
 class BatchedPlayer:

@@ -1,7 +1,7 @@
 """Faster twins of single functions, and the one place where they are chosen.
 
-The plain function, in `nets` or `envs`, is the one to read. Its twin here has the same name and the
-same signature; tests/kernels compares values and gradients.
+The plain function, in `nets` or `envs`, is the one to read; its annotations have the shapes. Its
+twin here has the same name and the same arguments; tests/kernels compares values and gradients.
 
     @kernels.dispatch
     def gru(...):       # in nets/gru.py: the textbook's loop; calls go to kernels/gru.py

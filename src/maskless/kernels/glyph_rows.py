@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
-from jaxtyping import Array, Float, Int8, Int32, Integer
+from jaxtyping import Array, Float, Int8, Int32
 
 from maskless.kernels.glyphs import place_tables, window_places
 
@@ -52,13 +52,8 @@ def fits(glyphs: Array, table: Array, kernel: Array, bias: Array, dtype: Any) ->
 
 
 def embed_and_convolve(
-    glyphs: Integer[Array, "samples 9 9"],
-    table: Float[Array, "ids channels"],
-    kernel: Float[Array, "window features"],
-    bias: Float[Array, " features"],
-    dtype: Any,
-    interpret: bool = False,
-) -> Float[Array, "samples 4 4 features"]:
+    glyphs: Array, table: Array, kernel: Array, bias: Array, dtype: Any, interpret: bool = False
+) -> Array:
     """As `maskless.nets.glyphs.embed_and_convolve`."""
     tables = place_tables(table, kernel).astype(dtype)
     places = [x.reshape(-1) for x in window_places(glyphs)]

@@ -11,12 +11,8 @@ from maskless.kernels.layers import linear, linear_relu
 
 
 def embed_and_convolve(
-    glyphs: Integer[Array, "samples 9 9"],
-    table: Float[Array, "ids channels"],
-    kernel: Float[Array, "window features"],
-    bias: Float[Array, " features"],
-    dtype: Any,
-) -> Float[Array, "samples 4 4 features"]:
+    glyphs: Array, table: Array, kernel: Array, bias: Array, dtype: Any
+) -> Array:
     """One product of the windows' one-hots with a table of what each id adds in each place."""
     tables = place_tables(table, kernel).astype(dtype)
     windows = jnp.concatenate(window_places(glyphs[..., None]), axis=-1)
@@ -65,11 +61,7 @@ def one_hots_and_rows(
     return one_hots.reshape(*ids.shape[:-1], -1), tables.reshape(-1, width)
 
 
-def convolve_padded(
-    x: Float[Array, "samples 4 4 channels"],
-    kernel: Float[Array, "window features"],
-    bias: Float[Array, " features"],
-) -> Float[Array, "samples 2 2 features"]:
+def convolve_padded(x: Array, kernel: Array, bias: Array) -> Array:
     """One product of whole maps.
 
     It multiplies 1.8 times as often as one of windows, but windows are 2.25 times as large as the
@@ -99,13 +91,13 @@ def convolution_matrix(
 
 
 def project_parts(
-    kernel: Float[Array, "inputs width"],
-    bias: Float[Array, " width"],
-    glyphs: Float[Array, "time batch map"],
-    blstats: Float[Array, "time batch blstats"],
-    message: tuple[Float[Array, "messages _"], Integer[Array, "time batch"]],
-    action: tuple[Float[Array, "actions _"], Integer[Array, "time batch"]],
-) -> Float[Array, "time batch width"]:
+    kernel: Array,
+    bias: Array,
+    glyphs: Array,
+    blstats: Array,
+    message: tuple[Array, Array],
+    action: tuple[Array, Array],
+) -> Array:
     """The tables are multiplied with the kernel, not every state's embeddings."""
     (messages, message_ids), (actions, action_ids) = message, action
     widths = [x.shape[-1] for x in (glyphs, messages, blstats, actions)]

@@ -30,21 +30,12 @@ def align(
     return x, kernel
 
 
-def dot_general(
-    x: Float[Array, "... inputs"],
-    kernel: Float[Array, "inputs features"],
-    dimension_numbers: Any,
-    precision: Any = None,
-) -> Float[Array, "... features"]:
+def dot_general(x: Array, kernel: Array, dimension_numbers: Any, precision: Any = None) -> Array:
     """x @ kernel with aligned rows."""
     return jax.lax.dot_general(*align(x, kernel), dimension_numbers, precision=precision)
 
 
-def linear(
-    x: Float[Array, "... inputs"],
-    kernel: Float[Array, "inputs features"],
-    bias: Float[Array, " features"],
-) -> Float[Array, "... features"]:
+def linear(x: Array, kernel: Array, bias: Array) -> Array:
     """In bfloat16 on a GPU, a bias that is added after rounding costs a pass over all numbers.
 
     Here the product ends with bias and rounding. (XLA fuses them only if `bias` is a parameter
@@ -53,11 +44,7 @@ def linear(
     return _layer(*align(x, kernel.astype(x.dtype)), bias, False)
 
 
-def linear_relu(
-    x: Float[Array, "... inputs"],
-    kernel: Float[Array, "inputs features"],
-    bias: Float[Array, " features"],
-) -> Float[Array, "... features"]:
+def linear_relu(x: Array, kernel: Array, bias: Array) -> Array:
     """The derivative reads the output, so that the numbers before the ReLU are never written."""
     return _layer(*align(x, kernel.astype(x.dtype)), bias, True)
 
@@ -84,9 +71,7 @@ def _layer_backward(relu: bool, residuals: Any, d_y: Array) -> tuple[Array, Arra
 _layer.defvjp(_layer_forward, _layer_backward)
 
 
-def two_values(
-    critic: Float[Array, "... hidden"], kernel: Float[Array, "hidden 2"], bias: Float[Array, " 2"]
-) -> Float[Array, "... 2"]:
+def two_values(critic: Array, kernel: Array, bias: Array) -> Array:
     """One product; the derivative by the critic, which is that of the first value alone, needs none
     and is fused with the ReLU before it."""
     return _two_values(*align(critic, kernel), bias)

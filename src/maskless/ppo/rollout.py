@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from maskless import masking
 from maskless.conditions import Condition
 from maskless.envs.base import Observation
-from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
+from maskless.envs.vector import Episodes, First, Step, VectorEnv, VectorState
 from maskless.nets import Heads, Network, apply
 
 
@@ -86,21 +86,34 @@ def collect(
             no_reset = jnp.zeros_like(out.done)
             _, after = network(carry, out.final_observation, no_reset)
             reward = reward + truncation_discount * out.truncated * after.value
-        transition = Rollout(
-            observation=actor.now.observation,
-            valid=actor.now.mask,
-            applied=decision.mask,
-            reset=actor.reset,
-            action=decision.action,
-            log_prob=decision.log_prob,
-            reward=reward,
-            done=out.done,
-            heads=heads,
-            episodes=out.episodes,
-        )
-        return Actor(worlds, carry, First(out.observation, out.mask), reset=out.done), transition
+        return after_step(actor, carry, heads, decision, worlds, out, reward)
 
     return jax.lax.scan(step, actor, jax.random.split(key, steps))
+
+
+def after_step(
+    actor: Actor,
+    carry: Any,
+    heads: Heads,
+    decision: masking.Decision,
+    worlds: Any,
+    out: Step,
+    reward: Any,
+) -> tuple[Actor, Rollout]:
+    """Where acting stands after a step, and the transition. [envs, ...]"""
+    transition = Rollout(
+        observation=actor.now.observation,
+        valid=actor.now.mask,
+        applied=decision.mask,
+        reset=actor.reset,
+        action=decision.action,
+        log_prob=decision.log_prob,
+        reward=reward,
+        done=out.done,
+        heads=heads,
+        episodes=out.episodes,
+    )
+    return Actor(worlds, carry, First(out.observation, out.mask), reset=out.done), transition
 
 
 @jax.named_scope("network")

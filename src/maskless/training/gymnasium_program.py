@@ -18,7 +18,7 @@ from maskless.envs.gymnasium.vector import HostVectorEnv
 from maskless.envs.vector import First, Step
 from maskless.nets import Heads
 from maskless.ppo.learner import TrainState
-from maskless.ppo.rollout import Actor, Rollout, act, apply_step
+from maskless.ppo.rollout import Actor, Rollout, act, after_step, apply_step
 from maskless.training.program import Program, stack_runs
 from maskless.training.request import Request
 
@@ -118,21 +118,10 @@ class GymnasiumProgram(Program):
                 after = self._value_all(states.params, choice.carry, out.final_observation)
                 discount = np.asarray(self.numbers.get("discount", ppo.discount)).reshape(-1, 1)
                 reward = reward + discount * out.truncated * np.asarray(after)
-            steps.append(
-                Rollout(
-                    observation=actor.now.observation,
-                    valid=actor.now.mask,
-                    applied=decision.mask,
-                    reset=actor.reset,
-                    action=decision.action,
-                    log_prob=decision.log_prob,
-                    reward=reward,
-                    done=out.done,
-                    heads=choice.heads,
-                    episodes=out.episodes,
-                )
+            actor, transition = after_step(
+                actor, choice.carry, choice.heads, decision, NO_WORLDS, out, reward
             )
-            actor = Actor(NO_WORLDS, choice.carry, First(out.observation, out.mask), out.done)
+            steps.append(transition)
         return actor, jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
 
     def _by_run(self, flat: Any) -> Any:

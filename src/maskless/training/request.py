@@ -22,6 +22,7 @@ CUSTOM = "custom:"
 """What the name of a network begins with that was given as an object."""
 _HYPERPARAMETERS = {field.name for field in dataclasses.fields(Hyperparameters)}
 _CONDITION = {field.name for field in dataclasses.fields(Condition)}
+_CONFIG = {"seeds", "first_seed", "precision", "diagnostics"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ def make_request(
     env: Any,
     conditions: str | Condition | Sequence[str | Condition],
     *,
-    net: Any = "mlp",
+    net: Any = None,
     encoder: Any = None,
     optimizer: Optimizer | None = None,
     preset_name: str = "paper",
@@ -46,15 +47,16 @@ def make_request(
     ppo: Hyperparameters | None = None,
     width: int | None = None,
     frames: float = 1e6,
-    numbers: Mapping[str, Any] | None = None,
-    **rest: Any,
+    **settings: Any,
 ) -> Request:
-    """`numbers`: of `Hyperparameters` and `Condition`; a list varies from run to run. `ppo`: in
-    place of the preset's. `rest`: fields of `Config`."""
+    """What `maskless.train` is asked for. `settings`: fields of `Config`; and numbers of
+    `Hyperparameters` and `Condition`, of which a list varies from run to run."""
+    net = "mlp" if net is None else net
+    fields = {name: settings.pop(name) for name in _CONFIG & settings.keys()}
     if not frames >= 1 or frames == float("inf"):
         raise MasklessError(f"frames must be a number of at least 1, not {frames}.")
     world = as_environment(env, env_options)
-    single, varying = _split_numbers(numbers or {})
+    single, varying = _split_numbers(settings)
     if ppo is None:
         ppo = default_hyperparameters(world, net, preset_name)
     if width is None and preset_name == "cpu":
@@ -69,7 +71,7 @@ def make_request(
         frames=int(frames),
         ppo=dataclasses.replace(ppo, **single),
         optimizer="adam" if optimizer is None else "custom",
-        **rest,
+        **fields,
     )
     return _checked(
         Request(config, world, _network(config, world, net, encoder), optimizer or adam)
@@ -163,7 +165,7 @@ def _split_numbers(numbers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     single, varying = {}, {}
     for name, value in numbers.items():
         if name not in _HYPERPARAMETERS | _CONDITION:
-            raise UnknownNameError("number", name, _HYPERPARAMETERS | _CONDITION)
+            raise UnknownNameError("setting", name, _HYPERPARAMETERS | _CONDITION | _CONFIG)
         several = list(value) if isinstance(value, Iterable) else [value]
         if name in _HYPERPARAMETERS and len(several) == 1:
             single[name] = several[0]

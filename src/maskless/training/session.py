@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Options:
     """How many checkpoints of each run to keep."""
     callback: Callback | None = None
     sinks: Sinks = no_sinks
-    warn: Callable[[str], None] = print
+    warn: Callable[[str], None] = warnings.warn
     show: bool = True
     """Progress on stderr."""
 
