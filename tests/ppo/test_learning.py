@@ -1,6 +1,7 @@
 """Toys with known answers, learned by the whole learner."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,14 @@ import numpy as np
 import pytest
 
 from maskless import masking
-from maskless.config import Config, Hyperparameters, check
+from maskless.config import Config
+from maskless.diagnostics import suppression
+from maskless.hyperparameters import Hyperparameters
 from maskless.nets import make_net
-from maskless.ppo.rollout import look
-from maskless.training.program import Program, of_run
+from maskless.ppo.rollout import apply_step, collect
+from maskless.training.program import of_run
 
+from programs import program_of
 from toys import MaskedBandit, Recall
 
 SMALL = Hyperparameters(
@@ -26,8 +30,7 @@ def train(env, updates, conditions=("masked",), ppo=SMALL, **settings):
     config = Config(
         env=env.id, frames=frames, conditions=conditions, ppo=ppo, diagnostics=False, **settings
     )
-    check(config)
-    program = Program(config, env, visit_every=updates)
+    program = program_of(config, env, chunk=updates)
     return program, *program.advance(program.start(), updates)
 
 
@@ -41,7 +44,7 @@ def test_the_bandit_is_played_optimally(bandit, run):
     program, states, _ = bandit
     net, params = program.learner.net, of_run(states.params, run)
     contexts = jnp.eye(3)
-    _, heads = look(net, params, net.initial_carry(3), contexts, jnp.ones(3, bool))
+    _, heads = apply_step(net, params, net.initial_carry(3), contexts, jnp.ones(3, bool))
     masks = MaskedBandit.masks if run != 1 else jnp.ones((3, 4), bool)
     policy = jnp.exp(masking.masked_log_softmax(heads.logits, masks))
     np.testing.assert_array_equal(policy.argmax(-1), [1, 2, 0])  # the best valid arms
@@ -53,24 +56,27 @@ def test_a_masked_run_never_selects_an_invalid_action(bandit):
     program, states, _ = bandit
     learner = program.learner
     assert learner.config.runs[0][0] == "masked"
-    # What PPO does not see stays untouched: arm 0 is invalid in context 0 and learns nothing there.
-    _, metrics = learner_with_diagnostics(learner).update(
-        of_run(states, 0), of_run(program.conditions, 0)
+    state, condition = of_run(states, 0), of_run(program.conditions, 0)
+    _, rollout = jax.jit(partial(collect, learner.venv, learner.net, steps=8))(
+        state.params, condition, state.actor, state.key
     )
+    _, metrics = suppression.measure(
+        state.suppression,
+        rollout.heads.logits,
+        applied=rollout.applied,
+        valid=rollout.valid,
+        actions=rollout.action,
+        update=state.update,
+    )
+    # What PPO does not see stays untouched: arm 0 is invalid in context 0 and learns nothing there.
     assert metrics["valid_rate"] == 1.0
     np.testing.assert_array_equal(metrics["probability_invalid"], 0.0)
-
-
-def learner_with_diagnostics(learner):
-    from maskless.ppo.learner import Learner
-
-    return Learner(dataclasses.replace(learner.config, diagnostics=True), learner.env)
 
 
 def test_the_classifier_learns_the_bandits_masks(bandit):
     program, states, _ = bandit
     net, params = program.learner.net, of_run(states.params, 2)
-    _, heads = look(net, params, (), jnp.eye(3), jnp.ones(3, bool))
+    _, heads = apply_step(net, params, (), jnp.eye(3), jnp.ones(3, bool))
     np.testing.assert_array_equal(heads.validity > 0, MaskedBandit.masks)
 
 

@@ -47,7 +47,7 @@ def finish(process, timeout=300):
 def trained(tmp_path_factory):
     """What on_two_devices.py found, for each network."""
     folder = tmp_path_factory.mktemp("devices")
-    code, output = finish(start(sys.executable, TESTS / "ppo" / "on_two_devices.py", folder))
+    code, output = finish(start(sys.executable, TESTS / "training" / "on_two_devices.py", folder))
     assert code == 0, output
     return {net: dict(np.load(folder / f"{net}.npz")) for net in ("mlp", "gru")}
 

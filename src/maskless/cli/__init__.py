@@ -48,7 +48,14 @@ def _command(arguments: list[str] | None) -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        _run(arguments)
+        command: Any = tyro.cli(
+            _command(arguments),
+            prog="maskless",
+            description="Train with action masks, deploy without them.",
+            args=arguments,
+        )
+        sys.path.append(str(Path.cwd()))  # so that "my_module:MyEnvironment" is found
+        command.run()
     except MasklessError as error:
         ERR.print(f"[bold red]maskless:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
@@ -58,17 +65,6 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # who read our output has seen enough, as in `maskless ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell counts it
-
-
-def _run(arguments: list[str] | None) -> None:
-    command: Any = tyro.cli(
-        _command(arguments),
-        prog="maskless",
-        description="Train with action masks, deploy without them.",
-        args=arguments,
-    )
-    sys.path.append(str(Path.cwd()))  # so that "my_module:MyEnvironment" is found
-    command.run()
 
 
 if __name__ == "__main__":

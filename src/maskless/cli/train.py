@@ -174,18 +174,14 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
             raise MasklessError(
                 "Say what to train on: --env ENV (see `maskless envs`), or --resume RUN."
             )
-        numbers = {name: getattr(self.ppo, name) for name in VARYING}
-        for name, values in numbers.items():
-            if not values:
+        for name in VARYING:
+            if not getattr(self.ppo, name):
                 raise MasklessError(f"--{name.replace('_', '-')} needs a number.")
-        several = {name: values for name, values in numbers.items() if len(values) > 1}
-        single = {name: values[0] for name, values in numbers.items()}
         same = ("conditions", "seeds", "first_seed", "frames", "net", "width", "precision")
         return {
             **{name: getattr(self, name) for name in (*same, "preset", "diagnostics", "env")},
             "env_options": dict(_option(text) for text in self.env_options),
-            "ppo": Hyperparameters(**dataclasses.asdict(self.ppo) | single),
-            **several,
+            **dataclasses.asdict(self.ppo),
         }
 
     def _folder(self) -> Path:
