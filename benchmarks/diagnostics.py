@@ -4,17 +4,15 @@ python benchmarks/diagnostics.py [--env craftax-classic] [--net mlp] [--envs 128
 """
 
 import argparse
-import dataclasses
 import time
 from pathlib import Path
 
 import jax
 
-import maskless
-from maskless.config import Config, preset
 from maskless.files import write_json
 from maskless.provenance import provenance
 from maskless.training.program import Program
+from maskless.training.request import make_request
 
 
 def main() -> None:
@@ -26,21 +24,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    ppo, _ = preset("paper", arguments.net)
-    config = Config(
-        env=arguments.env,
-        net=arguments.net,
-        conditions=("masked-kl",),
-        frames=10**9,
-        ppo=dataclasses.replace(ppo, num_envs=arguments.envs),
-    )
-    env = maskless.make(arguments.env)
     programs, states = {}, {}
     best: dict[bool, float] = {}
     for on in (True, False):
-        programs[on] = Program(
-            dataclasses.replace(config, diagnostics=on), env, visit_every=arguments.updates
+        request = make_request(
+            arguments.env,
+            "masked-kl",
+            net=arguments.net,
+            frames=1e9,
+            numbers={"num_envs": arguments.envs},
+            diagnostics=on,
         )
+        programs[on] = Program(request, chunk=arguments.updates)
         states[on], _ = programs[on].advance(programs[on].start(), 1)
     for _ in range(arguments.rounds):  # in turns: what else the machine does hits both alike
         for on in (True, False):

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from maskless.benchmark import SUITES, Case
-from maskless.envs import make
 from maskless.files import write_json
 from maskless.provenance import provenance
 from maskless.training.program import Program
@@ -81,10 +80,11 @@ def _inside(equation: Any) -> list[core.Jaxpr]:
 
 
 def count(case: Case) -> dict[str, Any]:
-    config = Case(case.env, case.net, RUNS).config("bfloat16")
-    program = Program(config, make(config.env, **config.env_options), visit_every=64)
+    program = Program(Case(case.env, case.net, RUNS).request("bfloat16"), chunk=64)
     states = jax.eval_shape(program._start, program.seeds)
-    traced = jax.make_jaxpr(program._updates)(states, program.conditions, np.int32(1))
+    traced = jax.make_jaxpr(program._updates)(
+        states, program.conditions, program.numbers, np.int32(1)
+    )
     found = products(traced.jaxpr)
     return {
         "env": case.env,

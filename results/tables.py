@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from maskless.conditions import CONDITIONS
 from maskless_paper import results
-from maskless_paper.claims.claims import judge_all
 from maskless_paper.claims.page import claims_page
-from maskless_paper.reproduce import read_studies
+from maskless_paper.claims.verdicts import judge_all
+from maskless_paper.study_files import read_studies
 from maskless_paper.tables import EXPERIMENTS, controls, deployment
 from maskless_paper.tables.table import Table
 
@@ -217,16 +218,16 @@ def deployed() -> str:
         found = [STUDIES[name] for name in names if name in STUDIES]
         if not found:
             continue
-        frames = results.millions(results.budgets(found[0])[-1])
+        frames = results.format_frames(results.budgets(found[0])[-1])
         rows.append((f"**{game}**, {frames} frames", "", "", "", ""))
         for result in found:
             for name in results.conditions(result):
-                if name.count("=") and name != "masked-loop:predicted_share=0.5":
-                    continue  # findings.md has all of them
+                if name not in (*CONDITIONS, "masked-loop:predicted_share=0.5"):
+                    continue  # findings.md has all variants
                 cells = {m: results.returns(result, name, m) for m in ("oracle", "none")}
-                learned = results.has_classifier(result, name)
+                learned = results.has_classifier(name)
                 predicted = results.returns(result, name, "predicted") if learned else None
-                kept = results.kept(result, name) if learned else None
+                kept = results.retained(result, name) if learned else None
                 rows.append(
                     (
                         f"`{name}`",
@@ -272,7 +273,7 @@ def exact_classic() -> str:
         found = read(f"exact-classic/{rules}.json")["conditions"]
         for name, masks in found.items():
             oracle, predicted, none = (masks.get(m) for m in ("oracle", "predicted", "none"))
-            learned = name == "masked-focal"
+            learned = results.has_classifier(name)
             kept = f"{100 * predicted['mean'] / oracle['mean']:.0f} %" if learned else "–"
             cells = (oracle, predicted if learned else None, none)
             rows.append((f"`{name}`", rules, *(_mean_and_ends(cell) for cell in cells), kept))
@@ -295,18 +296,18 @@ def corridor_success() -> str:
     for study in ("corridor-gru", "corridor-loop"):
         result = STUDIES[study]
         for name in results.conditions(result):
-            if not results.has_classifier(result, name):
+            if not results.has_classifier(name):
                 continue
             solved = [
-                results.number(result, name, m, "success_rate") for m in ("oracle", "predicted")
+                results.metric(result, name, m, "success_rate") for m in ("oracle", "predicted")
             ]
             mean = [results.returns(result, name, m) for m in ("oracle", "predicted")]
             tried = [
                 entry["invalid_share"] * entry["length"]
-                for entry in results.entries(result, name, "predicted")
+                for entry in results.evaluations(result, name, "predicted")
             ]
             recall = [
-                results.late_cell(result, name, "classifier_recall", action)
+                results.final(result, name, "classifier_recall", action)
                 for action in result["watched"]
             ]
             rows.append(
@@ -333,7 +334,7 @@ def descend_lost() -> str:
     for name in ("masked-focal", "masked-kl"):
         for frames in results.budgets(result):
             probability, alone, recall = (
-                results.late_cell(result, name, metric, "descend", until=frames)
+                results.final(result, name, metric, "descend", until=frames)
                 for metric in ("probability_valid", "raw_probability_valid", "classifier_recall")
             )
             reached = (
@@ -343,7 +344,7 @@ def descend_lost() -> str:
             rows.append(
                 (
                     f"`{name}`",
-                    results.millions(frames),
+                    results.format_frames(frames),
                     *(_of_seeds(cell, lambda x: f"{x:.1g}") for cell in (probability, alone)),
                     *(_of_seeds(cell, lambda x: f"{100 * x:.0f} %") for cell in (recall, *reached)),
                 )
@@ -375,10 +376,10 @@ def experiment(name: str) -> Callable[[], str]:
 
     def make() -> str:
         one = EXPERIMENTS[name]
-        found = {study: STUDIES[study] for study in (*one.studies, name) if study in STUDIES}
-        if not found:
+        studies = one.select(name, STUDIES)
+        if not studies:
             return f"*Not run yet: `maskless reproduce {name} --scale gpu`.*"
-        return _pages(one.tables(found)) + _figure(name)
+        return _pages(one.tables(studies)) + _figure(name)
 
     return make
 
@@ -404,8 +405,8 @@ def _compared(study: str) -> dict[str, Any]:
 
 def order() -> str:
     """Which loss keeps most under predicted masks, at every budget of every game."""
-    mine = {n: STUDIES[n] for n in EXPERIMENTS["deployment"].studies if n in STUDIES}
-    groups = deployment.by_world(mine).items()
+    studies = EXPERIMENTS["deployment"].select("deployment", STUDIES)
+    groups = deployment.by_world(studies).items()
     tables = [deployment.order_table(world, group) for world, group in groups]
     shown = [table for table in tables if table.rows]
     if not shown:
@@ -422,13 +423,15 @@ def what_was_run() -> str:
             continue
         last = result["sessions"][-1]
         runs = len(result["config"]["conditions"]) * result["config"]["seeds"]
-        whole = "" if result["complete"] else f" of {results.millions(result['planned_frames'])}"
+        whole = (
+            "" if result["complete"] else f" of {results.format_frames(result['planned_frames'])}"
+        )
         rows.append(
             (
                 f"`{name}`",
-                results.environment(result),
+                results.setting(result),
                 str(runs),
-                results.millions(result["frames"]) + whole,
+                results.format_frames(result["frames"]) + whole,
                 f"{last['frames_per_second']:,}" if last["frames_per_second"] else "–",
                 f"{last['device']}, {result['seconds'] / 60:.0f} min",
                 str(last["commit"]),
@@ -488,11 +491,11 @@ def fill(text: str, to_root: str = "") -> str:
 
 def texts() -> dict[Path, str]:
     """Every file of text that is made from the results, and what it should hold."""
-    ledger = judge_all(STUDIES)
-    entries = json.dumps([entry.to_json() for entry in ledger], indent=1, ensure_ascii=False)
+    judged = judge_all(STUDIES)
+    claims = json.dumps([claim.to_json() for claim in judged], indent=1, ensure_ascii=False)
     return {
-        RESULTS / "claims.json": entries + "\n",
-        ROOT / "docs" / "claims.md": claims_page(ledger),
+        RESULTS / "claims.json": claims + "\n",
+        ROOT / "docs" / "claims.md": claims_page(judged),
         README: fill(README.read_text()),
         **{page: fill(page.read_text(), to_root="../") for page in PAGES},
     }
@@ -502,10 +505,10 @@ def draw() -> None:
     """The figures of all experiments whose studies there are, as PNG."""
     folder = RESULTS / "figures"
     for name, one in EXPERIMENTS.items():
-        found = {study: STUDIES[study] for study in (*one.studies, name) if study in STUDIES}
-        if found and one.draw is not None:
+        studies = one.select(name, STUDIES)
+        if studies and one.draw is not None:
             folder.mkdir(exist_ok=True)
-            one.draw(found, folder / name)
+            one.draw(studies, folder / name)
     for study in SMALL.keys() & controls.BASELINES:
         if study not in STUDIES:
             controls.draw(_compared(study), folder / "controls")

@@ -1,6 +1,8 @@
-"""What the documents say is run and checked: code, and numbers from committed results."""
+"""The code in the documents runs, and their links lead somewhere.
 
-import importlib.util
+tests/paper/test_committed.py checks their numbers.
+"""
+
 import re
 from pathlib import Path
 
@@ -33,16 +35,6 @@ def test_the_example_environment_passes_its_own_audit():
     names = {}
     exec(code, names)
     assert audit(names["Countdown"](), states=500).errors("exact") == 0
-
-
-def test_the_readme_s_tables_are_those_of_the_committed_results():
-    path = ROOT / "results/tables.py"
-    tables = importlib.util.module_from_spec(
-        spec := importlib.util.spec_from_file_location("tables", path)
-    )
-    spec.loader.exec_module(tables)
-    text = (ROOT / "README.md").read_text()
-    assert tables.fill(text) == text, "run: python results/tables.py"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

@@ -16,7 +16,7 @@ from maskless.evaluation.episodes import MASKS, Choice, Play, mask_source
 from maskless.evaluation.player import BatchedPlayer
 from maskless.evaluation.summary import summarise
 from maskless.training.program import Program, of_run
-from maskless_paper.thinning import rounded
+from maskless_paper.study_files import rounded
 
 
 class Evaluator:

@@ -5,7 +5,7 @@ out/tables/NAME.md, .json    the tables
 out/figures/NAME.png, .svg   the figure
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -14,9 +14,10 @@ from rich.table import Table as RichTable
 
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.files import output_folder, write_json, write_text
-from maskless_paper.results import millions
-from maskless_paper.run import Result, Say, read_result, run_study, write_result
-from maskless_paper.studies import Scale, make_plan
+from maskless_paper.plans import Scale, make_plan
+from maskless_paper.results import format_frames
+from maskless_paper.run import run_study
+from maskless_paper.study_files import read_result, read_studies, write_result
 from maskless_paper.tables import EXPERIMENTS
 from maskless_paper.tables.experiment import Experiment, Results
 
@@ -33,7 +34,7 @@ def reproduce(
     frames: int | None = None,
     precision: str | None = None,
     console: Console,
-    say: Say = print,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Runs the studies of these experiments (or only those named in `studies`), prints and writes
     their tables, and draws their figures, from all studies that are in `out` then."""
@@ -45,43 +46,36 @@ def reproduce(
     for study in studies:
         if study not in needed:
             raise UnknownNameError(f"study of {', '.join(names)}", study, needed)
-    place = output_folder(out / "studies")
+    folder = output_folder(out / "studies")
     for study in studies or needed:
         plan = make_plan(study, scale, seeds=seeds, frames=frames, precision=precision)
-        _refuse_other_scale(place / f"{study}.json", scale)
-        run_study(plan, place, runs=runs, minutes=minutes, say=say)
+        _refuse_other_scale(folder / f"{study}.json", scale)
+        run_study(plan, folder, runs=runs, minutes=minutes, say=say)
     for name, experiment in chosen.items():
         if experiment.compute is not None:
             for key, result in experiment.compute(scale, say).items():
-                write_result(place / f"{key}.json", result)
-        make(name, experiment, read_studies(place), out, console)
+                write_result(folder / f"{key}.json", result)
+        make(name, experiment, read_studies(folder), out, console)
 
 
-def make(name: str, experiment: Experiment, found: Results, out: Path, console: Console) -> None:
-    """Tables and figure of one experiment from what there is."""
-    mine = {study: found[study] for study in experiment.studies if study in found}
-    if experiment.compute is not None:
-        mine |= {key: found[key] for key in (name,) if key in found}
-    if not mine:
+def make(name: str, experiment: Experiment, studies: Results, out: Path, console: Console) -> None:
+    """Tables and figure of one experiment from the studies that there are."""
+    used = experiment.select(name, studies)
+    if not used:
         raise MasklessError(f"There is no result yet that {name} could be made of.")
-    tables = experiment.tables(mine)
+    tables = experiment.tables(used)
     for table in tables:
         console.print(table.rich())
     folder = output_folder(out / "tables")
     write_text(folder / f"{name}.md", "\n".join(table.page() for table in tables))
     write_json(folder / f"{name}.json", [table.to_json() for table in tables])
-    wrote = [folder / f"{name}.md"]
+    written = [folder / f"{name}.md"]
     if experiment.draw is not None:
         path = output_folder(out / "figures") / name
-        experiment.draw(mine, path)
-        wrote.append(path if path.is_dir() else path.with_suffix(".png"))
-    for path in wrote:
+        experiment.draw(used, path)
+        written.append(path if path.is_dir() else path.with_suffix(".png"))
+    for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
-
-
-def read_studies(folder: Path) -> dict[str, Result]:
-    """All results in a folder, by name."""
-    return {path.stem: read_result(path) for path in sorted(folder.glob("*.json"))}
 
 
 def _refuse_other_scale(path: Path, scale: Scale) -> None:
@@ -92,14 +86,14 @@ def _refuse_other_scale(path: Path, scale: Scale) -> None:
 
 
 def print_experiments(console: Console, scale: Scale) -> None:
-    """What there is, and what it costs."""
-    shown = RichTable(box=SIMPLE_HEAD, title=f"maskless reproduce NAME --scale {scale}")
+    """All experiments and studies, and how many frames they take."""
+    table = RichTable(box=SIMPLE_HEAD, title=f"maskless reproduce NAME --scale {scale}")
     for column in ("name", "what it shows", "studies"):
-        shown.add_column(column)
+        table.add_column(column)
     for name, experiment in EXPERIMENTS.items():
         where = f" ({experiment.paper})" if experiment.paper else ""
-        shown.add_row(name, experiment.about + where, ", ".join(experiment.studies) or "–")
-    console.print(shown)
+        table.add_row(name, experiment.about + where, ", ".join(experiment.studies) or "–")
+    console.print(table)
     studies = RichTable(box=SIMPLE_HEAD, title=f"the studies at the scale {scale}")
     for column in ("study", "what is trained"):
         studies.add_column(column)
@@ -107,7 +101,7 @@ def print_experiments(console: Console, scale: Scale) -> None:
         studies.add_column(column, justify="right")
     for name in dict.fromkeys(s for one in EXPERIMENTS.values() for s in one.studies):
         plan = make_plan(name, scale)
-        seeds = len(plan.conditions) * plan.config.seeds
-        together = millions(seeds * plan.config.frames)
-        studies.add_row(name, plan.about, str(seeds), millions(plan.config.frames), together)
+        runs = len(plan.conditions) * plan.config.seeds
+        together = format_frames(runs * plan.config.frames)
+        studies.add_row(name, plan.about, str(runs), format_frames(plan.config.frames), together)
     console.print(studies)

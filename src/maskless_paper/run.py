@@ -6,8 +6,6 @@ The training has a folder of its own, so that an interrupted study goes on where
 finished one is not repeated.
 """
 
-import json
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,31 +16,27 @@ import jax
 
 from maskless.api import train
 from maskless.errors import MasklessError
-from maskless.files import output_folder, write_text
+from maskless.files import output_folder
 from maskless.ppo.learner import TrainState
 from maskless.provenance import provenance
 from maskless.training.folder import read_config, run_folder
 from maskless.training.log import read_metrics
 from maskless.training.program import Program
 from maskless.training.session import Progress
+from maskless_paper.downsampling import downsample
 from maskless_paper.evaluator import Evaluator
-from maskless_paper.studies import Plan
-from maskless_paper.thinning import thin
+from maskless_paper.plans import Plan
+from maskless_paper.study_files import FORMAT, Result, read_result, write_result
 
-FORMAT = 1
-"""Of the JSON; raised when what was written before cannot be read any more."""
-KEPT = "result.json"
-"""What is known of all runs of a training, in its folder."""
+TRAINING_RESULT = "result.json"
+"""In the training's folder: the results of all its runs, of which a study may be a part."""
 KEEPING: dict[str, Any] = {"checkpoint_minutes": 20.0, "keep": 1}
 """All worlds of all runs are gigabytes: they are saved seldom, and at the end."""
-TO_EVALUATE, TO_COMPILE = 25.0, 90.0
-"""Seconds that are set aside for the first evaluation, and before it has been compiled."""
+EVALUATION_SECONDS, COMPILE_SECONDS = 25.0, 90.0
+"""Reserved for the first evaluation, and for compiling it."""
 
 _BACKGROUND = ThreadPoolExecutor(1)
-"""Compiles what will be needed later."""
-
-Say = Callable[[str], None]
-Result = dict[str, Any]
+"""Compiles the evaluation while training goes on."""
 
 
 def run_study(
@@ -51,7 +45,7 @@ def run_study(
     *,
     runs: Path = Path("runs/reproduce"),
     minutes: float | None = None,
-    say: Say = print,
+    say: Callable[[str], None] = print,
 ) -> Result:
     """Trains and evaluates, or goes on with that, and writes `out`/STUDY.json after every
     evaluation.
@@ -61,10 +55,10 @@ def run_study(
     """
     folder = runs / plan.scale / plan.training
     path = output_folder(out) / f"{plan.study}.json"
-    earlier = _earlier(plan, folder)
+    earlier = _read_earlier(plan, folder)
     if earlier and earlier["complete"]:
         say(f"{plan.study}: finished before, not repeated ({folder}).")
-        result = _of_study(plan, earlier)
+        result = _study_of(plan, earlier)
         write_result(path, result)
         return result
     _compile_once(runs)
@@ -88,30 +82,8 @@ def run_study(
     return session.result
 
 
-def read_result(path: Path) -> Result:
-    """What `run_study` wrote."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise MasklessError(f"{path} cannot be read as the result of a study ({error}).") from error
-    if content.get("format") != FORMAT:
-        raise MasklessError(f"{path} is not the result of a study of this version of maskless.")
-    return content
-
-
-def write_result(path: Path, result: Result) -> None:
-    """Indented, but with every list of numbers on one line: small, and fit for a diff."""
-    text = json.dumps(result, indent=1, allow_nan=False)
-    text = re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", _on_one_line, text)
-    write_text(path, text + "\n")
-
-
-def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r"\s+", " ", found[1]) + "]"
-
-
-def _earlier(plan: Plan, folder: Path) -> Result | None:
-    """What is known of this training from before."""
+def _read_earlier(plan: Plan, folder: Path) -> Result | None:
+    """The result of an earlier session of this training, if there is one."""
     if not (folder / "config.json").exists():
         return None
     if read_config(folder) != plan.config:
@@ -119,20 +91,20 @@ def _earlier(plan: Plan, folder: Path) -> Result | None:
             f"{folder} holds this study with another configuration: delete it, or name another"
             " folder with --runs."
         )
-    return read_result(folder / KEPT) if (folder / KEPT).exists() else None
+    return read_result(folder / TRAINING_RESULT) if (folder / TRAINING_RESULT).exists() else None
 
 
-def _of_study(plan: Plan, training: Result) -> Result:
-    """The part of a training that is this study's."""
+def _study_of(plan: Plan, training: Result) -> Result:
+    """The part of a training that is this study's: its conditions, in its order."""
 
-    def mine(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        some = [entry for entry in entries if entry["condition"] in plan.conditions]
-        return sorted(some, key=lambda entry: plan.conditions.index(entry["condition"]))
+    def select(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        selected = [entry for entry in entries if entry["condition"] in plan.conditions]
+        return sorted(selected, key=lambda entry: plan.conditions.index(entry["condition"]))
 
-    about = {"format": FORMAT, "study": plan.study, "scale": plan.scale, "about": plan.about}
+    head = {"format": FORMAT, "study": plan.study, "scale": plan.scale, "about": plan.about}
     config = training["config"] | {"conditions": list(plan.conditions)}
-    lists = {name: mine(training[name]) for name in ("evaluations", "logs")}
-    return about | training | {"config": config} | lists
+    lists = {name: select(training[name]) for name in ("evaluations", "logs")}
+    return head | training | {"config": config} | lists
 
 
 def _compile_once(runs: Path) -> None:
@@ -153,7 +125,7 @@ class _Session:
         path: Path,
         earlier: Result | None,
         minutes: float | None,
-        say: Say,
+        say: Callable[[str], None],
     ):
         self._plan, self._folder, self._path, self._say = plan, folder, path, say
         self._began = time.monotonic()
@@ -195,7 +167,7 @@ class _Session:
     def _is_due(self, done: int) -> bool:
         """Whether a budget has been passed since the last evaluation."""
         config = self._plan.config
-        frames = max((found["frames"] for found in self._evaluations), default=0)
+        frames = max((entry["frames"] for entry in self._evaluations), default=0)
         last = frames // config.frames_per_update
         stops = [max(1, round(share * config.updates)) for share in self._plan.budgets]
         return any(last < stop <= done for stop in stops)
@@ -205,7 +177,7 @@ class _Session:
         assert self._compiling is not None
         if self._evaluator.seconds is not None:
             return 1.5 * self._evaluator.seconds
-        return TO_EVALUATE + (0.0 if self._compiling.done() else TO_COMPILE)
+        return EVALUATION_SECONDS + (0.0 if self._compiling.done() else COMPILE_SECONDS)
 
     def _evaluate(self, program: Program, states: TrainState, done: int) -> None:
         began = time.monotonic()
@@ -213,8 +185,8 @@ class _Session:
         assert self._compiling is not None
         self._compiling.result()
         frames = done * self._plan.config.frames_per_update
-        found = self._evaluator(states.params)
-        self._evaluations += [{"frames": frames} | entry for entry in found]
+        entries = self._evaluator(states.params)
+        self._evaluations += [{"frames": frames} | entry for entry in entries]
         seconds = time.monotonic() - began
         self._evaluating += seconds
         self._say(f"{self._plan.study}: evaluated at {frames:,} frames in {seconds:.0f} s.")
@@ -238,7 +210,7 @@ class _Session:
             "evaluations": self._evaluations,
             "logs": [
                 {"condition": run[0], "seed": run[1]}
-                | thin(
+                | downsample(
                     read_metrics(run_folder(self._folder, run)),
                     env.action_names,
                     plan.watched,
@@ -248,8 +220,8 @@ class _Session:
                 for run in config.runs
             ],
         }
-        self.result = _of_study(plan, training)
-        write_result(self._folder / KEPT, training)
+        self.result = _study_of(plan, training)
+        write_result(self._folder / TRAINING_RESULT, training)
         write_result(self._path, self.result)
 
     def _this_session(self, done: int) -> dict[str, Any]:

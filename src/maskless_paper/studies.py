@@ -1,25 +1,12 @@
-"""What is trained: every study, at every scale, as data.
+"""What is trained: every study, as data. `plans.make_plan` makes a training of one, at a scale.
 
-    plan = make_plan("classic-mlp", "gpu")
-    plan.config                              # what `maskless train` would be asked for
-
-A *study* is one block of training: one environment and network, some conditions, some seeds. A
-*plan* is a study at a scale: `smoke` (a toy, for tests), `cpu` (minutes on two cores), `gpu` (about
-ten minutes on one H200) or `paper` (its full budget).
+A *study* is one block of training: one environment and network, some conditions, some seeds.
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from maskless.config import Config, preset
-from maskless.envs import make
-from maskless.errors import MasklessError, UnknownNameError
-from maskless.hyperparameters import Hyperparameters
-from maskless.nets import NETS
-
-Scale = Literal["smoke", "cpu", "gpu", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
-World = Literal["classic", "full", "corridor"]
+WorldName = Literal["classic", "full", "corridor"]
 
 PAPER_CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")  # C2, C1, C3, C4
 STRENGTHS = (0.1, 1, 5, 10, 20)
@@ -29,11 +16,48 @@ ENTROPIES = (0, 0.1, 1, 5)
 
 
 @dataclasses.dataclass(frozen=True)
+class World:
+    """One of the paper's three games."""
+
+    title: str
+    env: str
+    watched: tuple[str, ...]
+    """Actions whose probabilities and features are logged, the paper's own example first."""
+    frames: dict[str, int]
+    """Of each run, by scale."""
+    cpu_env: str = ""
+    """What stands in at the scale `cpu`, where the game itself is not learned in minutes."""
+
+
+WORLDS: dict[WorldName, World] = {
+    "classic": World(
+        "Craftax-Classic",
+        "craftax-classic",
+        watched=("make_stone_pickaxe", "make_iron_pickaxe", "place_furnace"),
+        frames={"cpu": 500_000, "gpu": 100_000_000, "paper": 1_000_000_000},
+    ),
+    "corridor": World(
+        "Corridor-R5 with RND",
+        "corridor-r5",
+        watched=("open_door", "kick"),
+        frames={"cpu": 1_000_000, "gpu": 40_000_000, "paper": 200_000_000},
+        cpu_env="corridor-r2",
+    ),
+    "full": World(
+        "Craftax",
+        "craftax",
+        watched=("descend", "make_iron_pickaxe"),
+        frames={"cpu": 200_000, "gpu": 100_000_000, "paper": 1_000_000_000},
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """One block of training, whatever its scale."""
 
     about: str
-    world: World
+    world: WorldName
     net: str
     conditions: tuple[str, ...] = PAPER_CONDITIONS
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -45,24 +69,19 @@ class Study:
     """Fields that differ there: the paper's own network or world, too large for anything less."""
 
 
-_TITLES: dict[World, str] = {
-    "classic": "Craftax-Classic",
-    "corridor": "Corridor-R5 with RND",
-    "full": "Craftax",
-}
 _NETS = {"mlp": "MLP", "gru": "GRU", "hybrid": "hybrid"}
 
 
 def _table_one() -> dict[str, Study]:
     """The paper's Table 1: every game with every network."""
     return {
-        f"{world}-{net}": Study(
-            f"the four conditions on {title}, {network}",
-            world,
+        f"{name}-{net}": Study(
+            f"the four conditions on {world.title}, {network}",
+            name,
             net,
-            gpu_seeds=1 if world == "full" or net == "hybrid" else 2,
+            gpu_seeds=1 if name == "full" or net == "hybrid" else 2,
         )
-        for world, title in _TITLES.items()
+        for name, world in WORLDS.items()
         for net, network in _NETS.items()
     }
 
@@ -169,154 +188,3 @@ STUDIES: dict[str, Study] = {
 
 TABLE_ONE = tuple(_table_one())
 """The studies of the paper's Table 1, and of most of its figures."""
-
-_ENVIRONMENTS: dict[World, str] = {
-    "classic": "craftax-classic",
-    "full": "craftax",
-    "corridor": "corridor-r5",
-}
-_WATCHED: dict[World, tuple[str, ...]] = {
-    "classic": ("make_stone_pickaxe", "make_iron_pickaxe", "place_furnace"),
-    "full": ("descend", "make_iron_pickaxe"),
-    "corridor": ("open_door", "kick"),
-}
-_FRAMES: dict[World, dict[Scale, int]] = {
-    "classic": {"cpu": 500_000, "gpu": 100_000_000, "paper": 1_000_000_000},
-    "full": {"cpu": 200_000, "gpu": 100_000_000, "paper": 1_000_000_000},
-    "corridor": {"cpu": 1_000_000, "gpu": 40_000_000, "paper": 200_000_000},
-}
-_BUDGETS: dict[Scale, tuple[float, ...]] = {
-    "smoke": (0.5, 1.0),
-    "cpu": (0.5, 1.0),
-    "gpu": (0.25, 0.5, 1.0),
-    "paper": (0.025, 0.1, 0.25, 0.5, 1.0),
-}
-_EPISODES: dict[Scale, int] = {"smoke": 1, "cpu": 2, "gpu": 1, "paper": 10}
-_STEPS: dict[Scale, int] = {"smoke": 1024, "cpu": 2048, "gpu": 2048, "paper": 100_000}
-"""Longer evaluations are cut off. They are steps, not seconds: a second run gives the same."""
-_TOY = "a toy stands in: a narrow MLP for a moment on the staircase, without RND"
-_TWO_ROOMS = "two rooms in place of five: five are not learned in minutes on a CPU"
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A study at a scale: what is trained, and how it is judged."""
-
-    study: str
-    scale: Scale
-    about: str
-    conditions: tuple[str, ...]
-    """Of the study."""
-    config: Config
-    """Of the training, which may hold other studies' conditions too."""
-    training: str
-    """Plans with the same name here, at the same scale, are one training."""
-    watched: tuple[str, ...]
-    """Actions whose probabilities and features are followed."""
-    budgets: tuple[float, ...]
-    """Shares of the frames after which all runs are evaluated."""
-    episodes: int
-    """Complete episodes of every environment in an evaluation."""
-    steps: int
-    """An evaluation is cut off after so many."""
-    stands_in: str
-    """In what the training is not what the study is about; empty: it is."""
-
-
-def make_plan(
-    name: str,
-    scale: Scale,
-    *,
-    seeds: int | None = None,
-    frames: int | None = None,
-    precision: str | None = None,
-) -> Plan:
-    """The plan of the study of this name. `seeds`, `frames`, `precision`: in place of the
-    scale's own."""
-    if name not in STUDIES:
-        raise UnknownNameError("study", name, STUDIES)
-    if scale not in SCALES:
-        raise UnknownNameError("scale", scale, SCALES)
-    study = STUDIES[name]
-    if scale == "paper":
-        study = dataclasses.replace(study, **study.at_paper_scale)
-    two_rooms = study.world == "corridor" and scale == "cpu"
-    training = _training(name, scale)
-    config = _toy() if scale == "smoke" else _config(study, scale, _conditions(training, scale))
-    if seeds is not None:
-        config = dataclasses.replace(config, seeds=seeds)
-    if frames is not None:
-        if frames < config.frames_per_update:
-            raise MasklessError(
-                f"frames of {name} must be at least {config.frames_per_update:,}, one update."
-            )
-        config = dataclasses.replace(config, frames=frames)
-    if precision is not None:
-        config = dataclasses.replace(config, precision=precision)
-    return Plan(
-        study=name,
-        scale=scale,
-        about=study.about,
-        conditions=study.conditions,
-        config=config,
-        training=training,
-        watched=("descend",) if scale == "smoke" else _WATCHED[study.world],
-        budgets=_BUDGETS[scale],
-        episodes=_EPISODES[scale],
-        steps=_STEPS[scale],
-        stands_in=_TOY if scale == "smoke" else _TWO_ROOMS if two_rooms else "",
-    )
-
-
-def _training(name: str, scale: Scale) -> str:
-    if scale == "smoke":
-        return "toy"
-    study = STUDIES[name]
-    alone = scale == "cpu" or (scale == "paper" and study.at_paper_scale)
-    return name if alone else study.trained_with or name
-
-
-def _conditions(training: str, scale: Scale) -> tuple[str, ...]:
-    """Of all studies that are one training."""
-    members = [study for name, study in STUDIES.items() if _training(name, scale) == training]
-    return tuple(dict.fromkeys(name for study in members for name in study.conditions))
-
-
-def _config(study: Study, scale: Scale, conditions: tuple[str, ...]) -> Config:
-    corridor = study.world == "corridor"
-    env = "corridor-r2" if corridor and scale == "cpu" else _ENVIRONMENTS[study.world]
-    net = NETS[study.net]
-    ppo = preset(
-        "cpu" if scale == "cpu" else "paper",
-        net=net.default_hyperparameters,
-        env=make(env).default_hyperparameters,
-    )
-    # Only the paper's own budget ends with a learning rate of zero: shorter runs are cut off where
-    # the time is up, and their first half must be that of a run half as long.
-    ppo = dataclasses.replace(ppo, anneal=scale == "paper")
-    return Config(
-        env=env,
-        env_options={"rules": "paper"} | study.env_options,
-        net=study.net,
-        width=net.cpu_width if scale == "cpu" else None,
-        conditions=conditions,
-        seeds={"cpu": 1, "gpu": study.gpu_seeds, "paper": 4}[scale],
-        frames=_FRAMES[study.world][scale],
-        ppo=ppo,
-    )
-
-
-def _toy() -> Config:
-    """All conditions of all studies in one program: compiling it takes longer than training it."""
-    ppo = Hyperparameters(
-        num_envs=16, rollout=16, minibatches=2, epochs=1, learning_rate=1e-3, anneal=False
-    )
-    return Config(
-        env="staircase",
-        env_options={"length": 4, "spare": 4},
-        width=16,
-        conditions=_conditions("toy", "smoke"),
-        seeds=2,
-        frames=4 * ppo.num_envs * ppo.rollout,
-        ppo=ppo,
-    )

@@ -13,5 +13,7 @@ def dataclass(cls: type) -> Any:
     def replace(self: Any, **changes: Any) -> Any:
         return dataclasses.replace(self, **changes)
 
+    # JAX rebuilds them with leaves of other shapes: their annotations hold for one game only.
+    cls.__no_type_check__ = True  # type: ignore[attr-defined]
     cls.replace = replace  # type: ignore[attr-defined]
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))

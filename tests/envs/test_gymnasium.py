@@ -3,6 +3,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from functools import partial
 
 import gymnasium
 import jax
@@ -12,11 +14,12 @@ from gymnasium import spaces
 
 import maskless
 from maskless import MasklessError
-from maskless.envs.gymnasium.env import arrays
+from maskless.envs.gymnasium.env import HostEnvironment
+from maskless.envs.gymnasium.game import arrays
 from maskless.envs.gymnasium.vector import HostVectorEnv
 from minihax.look.observation import from_nle
 
-from host_toys import LIMIT, Steps, mask_from_observation
+from host_toys import LIMIT, Gallery, Steps, mask_from_observation
 
 STEPS = "gymnasium:host_toys:Steps-v0"
 ENVS = 4
@@ -77,7 +80,8 @@ def test_workers_play_the_same_games_as_this_process_and_end_when_closed():
     assert len(multiprocessing.active_children()) == 2
     there = play(worlds)
     jax.tree.map(np.testing.assert_array_equal, here, there)
-    os.kill(multiprocessing.active_children()[0].pid, signal.SIGINT)  # as Ctrl-C would
+    for number in (signal.SIGINT, signal.SIGTERM):  # as Ctrl-C, or a scheduler that stops a job
+        os.kill(multiprocessing.active_children()[0].pid, number)
     before = worlds.reset([(slot,) for slot in range(3)])
     after = worlds.step(np.array([-1, 0, -1]))
     alone = [0, 2]
@@ -106,14 +110,124 @@ def test_trouble_in_an_environment_is_one_sentence_and_leaves_no_process(trouble
     assert multiprocessing.active_children() == []
 
 
-def test_what_a_worker_cannot_import_is_said_before_it_starts():
-    class Local(Steps):
-        pass
+def local_environment():
+    """A class that no process can import: it is defined in a function, as in a notebook."""
 
-    gymnasium.register("Local-v0", Local)
-    env = maskless.make("gymnasium:Local-v0", workers=1)
+    class Local(Steps):
+        def __init__(self, size=3, **options):
+            super().__init__(**options)
+            self.size = size
+
+        def step(self, action):
+            observation, reward, *others = super().step(action)
+            return observation, self.size * reward, *others
+
+    return Local
+
+
+class RejectsStay(gymnasium.Wrapper):
+    """Masks by a wrapper, as sb3-contrib's ActionMasker gives them; it does not say how it was
+    made, so that no spec contains it."""
+
+    def action_masks(self):
+        return np.array([False, True, True])
+
+
+def test_objects_classes_and_functions_are_environments_everywhere():
+    local = local_environment()
+    with HostVectorEnv(HostEnvironment.of(local, workers=0), 3) as worlds:
+        expected = play(worlds, steps=20)
+    np.testing.assert_array_equal(expected[2].reward, 3 * expected[1])
+    for given in (local(), local, lambda: local(3)):
+        for workers in (0, 2):
+            env = HostEnvironment.of(given, workers=workers)
+            assert env.id == "object:Local"
+            assert (env.mask_source, env.episode_limit) == ("method", 0)
+            if workers and given is local:
+                continue  # each pair of processes takes a second: an object and a function will do
+            with HostVectorEnv(env, 3) as worlds:
+                jax.tree.map(np.testing.assert_array_equal, play(worlds, steps=20), expected)
+    gymnasium.register("Local-v0", local)
+    with HostVectorEnv(maskless.make("gymnasium:Local-v0", workers=1), 3) as worlds:
+        jax.tree.map(np.testing.assert_array_equal, play(worlds, steps=20), expected)
+    assert multiprocessing.active_children() == []
+
+
+def test_wrappers_and_the_state_of_an_object_are_kept():
+    local = local_environment()
+    limited = gymnasium.wrappers.TimeLimit(local(masks="none"), 4)
+    registered = gymnasium.make("host_toys:Steps-v0", masks="none")  # has a spec, which has a limit
+    for inner, limit in ((limited, 4), (registered, LIMIT)):
+        given = RejectsStay(inner)
+        env = HostEnvironment.of(given, workers=0)
+        assert env.mask_source == "method"
+        with HostVectorEnv(env, 2) as worlds:
+            _, _, out = play(worlds)
+        assert (out.mask == [False, True, True]).all()
+        assert out.episodes.lengths.max() == limit
+        assert not hasattr(given.unwrapped, "_number")  # the object itself was not played
+    given = local()
+    env = HostEnvironment.of(given, workers=0)
+    given.size = 1000  # too late
+    assert env.play().env.size == 3
+    # What the spec contains is made from it: wrappers, and no checks of every step.
+    scaled = gymnasium.wrappers.TransformReward(gymnasium.make("Taxi-v3"), lambda reward: 7.0)
+    env = HostEnvironment.of(scaled, workers=0)
+    assert (env.id, env.episode_limit) == ("object:TaxiEnv", 200)
+    game = env.play()
+    game.reset(0)
+    assert game.step(0)[2] == 7.0
+    assert "PassiveEnvChecker" not in str(game.env)
+
+
+def test_what_cannot_be_copied_or_sent_is_refused_with_a_sentence():
+    class Locked(Steps):
+        def __init__(self):
+            super().__init__()
+            self.lock = threading.Lock()
+
+    class Copyable(Locked):
+        def __deepcopy__(self, memo):
+            return type(self)()
+
+    with pytest.raises(MasklessError, match=r"cannot be copied .*lock.*: give a function"):
+        HostEnvironment.of(Locked())
+    env = HostEnvironment.of(Copyable(), workers=1)
     with pytest.raises(MasklessError, match=r"cannot be sent to a worker process .*workers=0"):
         HostVectorEnv(env, 2)
+    assert HostEnvironment.of(Locked, workers=0).num_actions == 3
+    with pytest.raises(MasklessError, match="neither a Gymnasium environment nor a function"):
+        HostEnvironment.of("Taxi-v3")
+    with pytest.raises(MasklessError, match="no Gymnasium environment"):
+        HostEnvironment.of(dict)
+    with pytest.raises(
+        MasklessError, match=r"object:Gallery failed in its constructor \(TypeError"
+    ):
+        HostEnvironment.of(Gallery)
+    assert multiprocessing.active_children() == []
+
+
+def test_an_exception_that_cannot_be_pickled_and_a_changing_shape_are_reported():
+    class Trouble(Steps):
+        def __init__(self, kind):
+            super().__init__()
+            self.kind = kind
+
+        def step(self, action):
+            class UnknownError(Exception):
+                pass
+
+            if self.kind == "raises":
+                raise UnknownError("at sea")
+            return np.zeros(1), 0.0, False, False, {}
+
+    for kind, workers, sentence in (
+        ("raises", 1, r"object:Trouble failed in step \(UnknownError: at sea\)"),
+        ("grows", 0, r"array of shape \(1,\) where its first observation had \(2,\)"),
+    ):
+        worlds = HostVectorEnv(HostEnvironment.of(partial(Trouble, kind), workers=workers), 2)
+        with pytest.raises(MasklessError, match=sentence):
+            play(worlds)
     assert multiprocessing.active_children() == []
 
 
@@ -130,13 +244,49 @@ def test_workers_end_when_the_learner_is_killed():
     with subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": paths},
     ) as learner:
         assert learner.stdout.readline() == b"playing\n"
         learner.kill()
         learner.wait()
-        # The worker has the same stdout: it ends only when nobody is left to write.
-        assert learner.communicate(timeout=10) == (b"", None)
+        # The worker has the same pipes: they end when it does. Python counts what a kill leaked.
+        output, errors = learner.communicate(timeout=10)
+        assert output == b""
+        assert b"Traceback" not in errors
+
+
+def test_a_learner_that_ends_without_closing_leaves_no_worker():
+    script = (
+        "import maskless\n"
+        "from maskless.envs.gymnasium.vector import HostVectorEnv\n"
+        f"worlds = HostVectorEnv(maskless.make({STEPS!r}, workers=1), 2)\n"
+        "worlds.reset([(0,), (1,)])\n"
+        "worlds._batches.step_async(worlds._actions)\n"
+        "raise ValueError('a mistake')\n"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+        timeout=60,
+    )
+    assert done.stderr.rstrip().endswith("ValueError: a mistake")
+
+
+def test_taxi_needs_no_minihax():
+    script = (
+        "import sys\n"
+        "from maskless.envs.gymnasium.env import HostEnvironment\n"
+        "HostEnvironment('gymnasium:Taxi-v3')\n"
+        "assert not [name for name in sys.modules if 'nethack' in name]\n"
+        "assert not [name for name in sys.modules if name.startswith('minihax')]\n"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    env = os.environ | {"PYTHONPATH": paths}
+    subprocess.run([sys.executable, "-c", script], check=True, env=env, timeout=60)
 
 
 def one_hot(number, size):

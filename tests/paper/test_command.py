@@ -1,8 +1,14 @@
 """`maskless reproduce` as a user types it."""
 
+import subprocess
+import sys
+from typing import get_args, get_type_hints
+
 import pytest
 
 from maskless.cli import main
+from maskless.cli.reproduce import Reproduce
+from maskless_paper.plans import SCALES
 from maskless_paper.studies import STUDIES
 from maskless_paper.tables import EXPERIMENTS
 
@@ -47,3 +53,22 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, says, capsys, tmp_
     said = capsys.readouterr()
     assert says in said.err
     assert said.out == ""
+
+
+def test_the_scales_of_the_command_are_those_of_the_plans():
+    assert get_args(get_type_hints(Reproduce)["scale"]) == SCALES
+
+
+def test_other_commands_do_not_import_the_paper():
+    """In a fresh process, as `python -X importtime -m maskless --help` would show."""
+    code = (
+        "import sys; from maskless.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "loaded = [name for name in sys.modules if name.startswith('maskless_paper')]\n"
+        "sys.exit(f'imported: {loaded}' if loaded else 0)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for command in ("reproduce", "theory"):
+        assert command in run.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maskless_paper.studies import make_plan
+from maskless_paper.plans import make_plan
 
 ROOT = Path(__file__).parents[2]
 

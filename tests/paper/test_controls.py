@@ -37,21 +37,18 @@ def test_a_detached_classifier_shapes_its_own_head_only(name):
     net = make_net("mlp", num_actions=3, width=8)
     observation = jax.random.normal(jax.random.key(0), (1, 2, 5))
     reset = jnp.zeros((1, 2), bool)
-    params = net.init(jax.random.key(1), (), observation, reset)
+    params = jax.jit(net.init)(jax.random.key(1), (), observation, reset)
 
-    def gradient(condition_name):
-        how = condition(condition_name)
+    @jax.jit
+    @jax.value_and_grad
+    def loss(params, how):
+        _, heads = net.apply(params, (), observation, reset)
+        logits = detach(how, heads.validity, heads.features, params)
+        policy = jax.lax.stop_gradient(heads.logits)
+        return classification_loss(how, logits, VALID[None], policy)
 
-        def loss(params):
-            _, heads = net.apply(params, (), observation, reset)
-            logits = detach(how, heads.validity, heads.features, params)
-            policy = jax.lax.stop_gradient(heads.logits)
-            return classification_loss(how, logits, VALID[None], policy)
-
-        return jax.value_and_grad(loss)(params)
-
-    value, free = gradient(name)
-    same, bound = gradient(f"{name}:detached=1")
+    value, free = loss(params, condition(name))
+    same, bound = loss(params, condition(f"{name}:detached=1"))
     assert value == same
     head = free["params"]["heads"]["validity"]
     for part in ("kernel", "bias"):

@@ -1,14 +1,12 @@
-"""Thinned logs, cells and verdicts against what can be counted by hand."""
-
-import math
+"""Downsampled logs, cells and verdicts against what can be counted by hand."""
 
 import pytest
 
-from maskless_paper import results
-from maskless_paper import thinning as logs
-from maskless_paper.claims import judges
-from maskless_paper.claims.claims import Claim, Entry
-from maskless_paper.claims.judges import Part
+from maskless_paper import downsampling, results
+from maskless_paper.claims import classifier, returns
+from maskless_paper.claims.check import Check
+from maskless_paper.claims.claims import Claim
+from maskless_paper.claims.verdicts import JudgedClaim
 from maskless_paper.results import Cell, cell
 from maskless_paper.tables import controls
 from maskless_paper.tables.deployment import order
@@ -31,13 +29,15 @@ def rows(count):
         }
 
 
-def thinned(count, planned=10**9, **options):
+def downsampled(count, planned=10**9, **options):
     names = ["first", "second"]
-    return logs.thin(list(rows(count)), names, names[:1], planned_frames=planned, **options)
+    return downsampling.downsample(
+        list(rows(count)), names, names[:1], planned_frames=planned, **options
+    )
 
 
 def test_a_short_log_keeps_every_row():
-    found = thinned(6)
+    found = downsampled(6)
     assert found["frames"] == [100, 200, 300, 400, 500, 600]
     assert found["return"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert found["actions"]["first"]["probability_valid"] == [0.2, None, 0.4, None, 0.6, None]
@@ -49,8 +49,8 @@ def test_a_short_log_keeps_every_row():
 
 
 def test_a_long_log_is_averaged_by_episodes_and_valid_states(monkeypatch):
-    monkeypatch.setattr(logs, "POINTS", 2)
-    found = thinned(6)
+    monkeypatch.setattr(downsampling, "POINTS", 2)
+    found = downsampled(6)
     assert found["frames"] == [300, 600]
     # episodes 1, 2, 3 of returns 0, 0.2, 0.4
     assert found["return"][0] == pytest.approx((2 * 0.2 + 3 * 0.4) / 6, rel=1e-4)
@@ -62,13 +62,13 @@ def test_a_long_log_is_averaged_by_episodes_and_valid_states(monkeypatch):
 
 
 def test_frames_to_a_return_are_of_a_smoothed_one():
-    found = thinned(11, planned=100)  # a window of five frames: one row
+    found = downsampled(11, planned=100)  # a window of five frames: one row
     assert found["frames_to"] == {"0.5": 600, "0.9": 1000, "0.95": 1100, "0.99": 1100}
-    found = thinned(11)["frames_to"]  # a window of a million: everything so far
+    found = downsampled(11)["frames_to"]  # a window of a million: everything so far
     assert found["0.5"] is None or found["0.5"] > 600
     assert found["0.99"] is None
     # While no episode can have run out of time, all that have ended may be successes.
-    found = thinned(11, planned=100, longest_episode=850)["frames_to"]
+    found = downsampled(11, planned=100, longest_episode=850)["frames_to"]
     assert found == {"0.5": 900, "0.9": 1000, "0.95": 1100, "0.99": 1100}
 
 
@@ -104,7 +104,7 @@ def test_cells_hold_all_seeds_and_the_widest_range():
     found = results.returns(RESULT, "masked-kl", "predicted")
     assert found == Cell((9.0, 8.0), 7.9, 9.1)
     assert found.mean == 8.5
-    assert results.kept(RESULT, "masked-kl").values == (0.9, 0.8)
+    assert results.retained(RESULT, "masked-kl").values == (0.9, 0.8)
     assert results.returns(RESULT, "masked-kl", "predicted", 50).values == (1.0,)
     assert results.returns(RESULT, "masked-focal", "oracle") is None
     assert results.achievement(RESULT, "masked-kl", "oracle", "collect_diamond").mean == 0.5
@@ -126,10 +126,9 @@ def test_texts():
     assert text(Cell((-1.0,), -1.25, -0.5)) == "−1.0 (−1.2 to −0.5)"
     assert text(None) == percent(None) == "–"
     assert percent(cell([0.5, 0.75])) == "62 % (50 to 75)"
-    assert results.millions(26_214_400) == "26 M"
-    assert results.millions(1_310_720) == "1.3 M"
-    assert results.millions(1_024) == "1,024"
-    assert math.isnan(results.spread([1.0]))
+    assert results.format_frames(26_214_400) == "26 M"
+    assert results.format_frames(1_310_720) == "1.3 M"
+    assert results.format_frames(1_024) == "1,024"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +145,8 @@ def test_texts():
 )
 def test_verdicts(holds, verdict):
     claim = Claim("1", "L1", "It is so", "theory", ("theory",), lambda result: ())
-    parts = [Part("so", "so", hold) for hold in holds]
-    assert Entry(claim, {"theory": parts}, {}).verdict == verdict
+    checks = [Check("so", "so", hold) for hold in holds]
+    assert JudgedClaim(claim, {"theory": checks}, {}).verdict == verdict
 
 
 @pytest.mark.parametrize(("learned", "holds"), [(10.0, [True, False, None]), (0.1, [None] * 3)])
@@ -159,8 +158,8 @@ def test_an_untrained_policy_decides_nothing(learned, holds):
         for name, other in left.items()
         for masks, share in (("oracle", 1.0), other)
     ]
-    found = judges.orders({"evaluations": evaluations})
-    assert [part.holds for part in found] == holds
+    checks = returns.orders({"evaluations": evaluations})
+    assert [check.holds for check in checks] == holds
 
 
 @pytest.mark.parametrize(
@@ -170,19 +169,21 @@ def test_an_untrained_policy_decides_nothing(learned, holds):
 def test_an_accuracy_counts_once_it_is_reached_or_the_budget_is_spent(accuracy, frames, holds):
     log = {"condition": "masked-kl", "frames": [frames], "classifier_accuracy": [accuracy]}
     study = {
+        "study": "full-mlp",
+        "scale": "gpu",
         "frames": frames,
         "config": {"env": "craftax", "conditions": ["masked-kl"]},
         "evaluations": [entry(frames, "masked-kl", 0, "predicted", 1.0)],
         "logs": [log],
     }
-    (part,) = judges.accuracy(study)
-    assert part.holds is holds
+    (check,) = classifier.accuracy(study)
+    assert check.holds is holds
 
 
 def test_what_is_late_can_end_before_the_end():
     log = {"frames": [10, 50, 95, 100], "loss": [9.0, 4.0, 2.0, 1.0]}
-    assert results.late(log, "loss") == 1.5
-    assert results.late(log, "loss", until=50) == 4.0
+    assert results.final_mean(log, "loss") == 1.5
+    assert results.final_mean(log, "loss", until=50) == 4.0
 
 
 def test_a_probability_is_a_mean_of_enough_states():
@@ -203,12 +204,12 @@ def test_a_probability_is_a_mean_of_enough_states():
         (0.5, 1_000),
         (pytest.approx(joined), 4_000),
     ]
-    assert results.lowest(log, "descend") == (0.5, 1_000)
+    assert results.lowest_point(log, "descend") == (0.5, 1_000)
     log["frames"], few = frames[:1], log["actions"]["descend"]
     few |= {"valid_share": [0.002], "probability_valid": [0.25]}
-    assert results.lowest(log, "descend") == (0.25, 1_000)  # better than nothing
+    assert results.lowest_point(log, "descend") == (0.25, 1_000)  # better than nothing
     few |= {"valid_share": [0.0], "probability_valid": [None]}
-    assert results.lowest(log, "descend") is None
+    assert results.lowest_point(log, "descend") is None
 
 
 def test_what_exact_masks_change_is_shown_beside_what_they_replace():

@@ -7,7 +7,8 @@ import pytest
 from maskless import config
 from maskless.errors import MasklessError
 from maskless_paper.claims.claims import CLAIMS
-from maskless_paper.studies import SCALES, STUDIES, make_plan
+from maskless_paper.plans import SCALES, make_plan
+from maskless_paper.studies import STUDIES
 from maskless_paper.tables import EXPERIMENTS
 
 

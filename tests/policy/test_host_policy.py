@@ -34,7 +34,7 @@ def policy(tmp_path_factory):
 def in_this_process(monkeypatch):
     """Artifacts do not say how many workers to use; here the games are too small for any."""
     made = maskless.make
-    monkeypatch.setattr("maskless.ppo.trained.make", lambda id: made(id, workers=0))
+    monkeypatch.setattr("maskless.evaluation.checkpointed.make", lambda id: made(id, workers=0))
 
 
 def test_an_audit_sees_what_the_environment_says(policy, tmp_path):

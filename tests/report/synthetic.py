@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maskless.report.figures import Run
+from maskless.report.curves import Run
 
 CRAFTAX = [
     *("noop", "left", "right", "up", "down", "do", "sleep", "place_stone", "place_table"),

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.report import figures
-from maskless.report.figures import Run, band, tracked_actions
+from maskless.conditions import CONDITIONS
+from maskless.report import curves, figures
+from maskless.report.curves import Run, band
+from maskless.report.figures import tracked_actions
 
 from report import synthetic
 
@@ -40,7 +42,7 @@ def test_probabilities_have_a_geometric_mean_and_a_floor():
     np.testing.assert_allclose(found.middle, 1e-3)
     np.testing.assert_allclose(found.high, 1e-2)
     found = band(made[2:], "probability_valid", "b", logarithmic=True)
-    np.testing.assert_allclose(found.middle, figures.LOWEST)
+    np.testing.assert_allclose(found.middle, curves.LOWEST)
 
 
 def test_what_is_unknown_is_bridged_inside_and_left_out_outside():
@@ -110,3 +112,11 @@ def test_a_condition_keeps_its_colour_and_others_take_free_ones():
     colours = [figures.colour_of(labels, label) for label in labels]
     assert len(set(colours)) == 3
     assert colours[1] == figures.colour_of(["masked"], "masked")
+
+
+def test_every_condition_has_a_colour_of_its_own():
+    colours = [figures.colour_of(list(CONDITIONS), name) for name in CONDITIONS]
+    assert len(set(colours)) == len(CONDITIONS)
+    # As in the committed figures, and in the paper's order.
+    shown = ("masked", "unmasked", "masked-focal", "masked-kl")
+    assert [figures.COLOURS[name] for name in shown] == list(figures.style.PALETTE[:4])

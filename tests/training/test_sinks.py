@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -28,9 +29,10 @@ def test_names_of_curves():
 
 
 def read_events(folder):
-    """name -> [(step, value)], of all event files in the order of their making."""
+    """name -> [(step, value)], of all event files in the order of their making, and the steps from
+    which on the sessions replace earlier ones."""
     tensorboardx = pytest.importorskip("tensorboardX")
-    found, starts = {}, []
+    values, starts = {}, []
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
         while content:  # TFRecord: length (8), its checksum (4), the event, its checksum (4)
@@ -40,22 +42,27 @@ def read_events(folder):
             if event.session_log.status:
                 starts.append(event.step)
             for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found, starts
+                values.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return values, starts
 
 
-def test_tensorboard_can_be_read_back(tmp_path):
+def test_tensorboard_can_be_read_back(tmp_path, monkeypatch):
     pytest.importorskip("tensorboardX")
+    monkeypatch.setattr(TensorBoard, "FLUSH_SECONDS", 0.05)
     with RunLog(tmp_path, [TensorBoard(tmp_path, ACTIONS)]) as log:
         log.write([row(1, 0.5), row(2, 0.75)])
-        found, _ = read_events(tmp_path / "tensorboard")  # flushed per visit
+        for _ in range(100):  # shown while the run goes on
+            values, _ = read_events(tmp_path / "tensorboard")
+            if len(values.get("return", ())) == 2:
+                break
+            time.sleep(0.05)
         log.write([row(3, float("nan"))])
-    assert found["return"] == [(100, 0.5), (200, 0.75)]
-    assert found["valid/wait"] == [(100, 0.25), (200, 0.25)]
-    assert "valid/climb" not in found
-    again, _ = read_events(tmp_path / "tensorboard")
-    assert again["return"] == found["return"]
-    assert again["update"] == [(100, 1), (200, 2), (300, 3)]
+    assert values["return"] == [(100, 0.5), (200, 0.75)]
+    assert values["valid/wait"] == [(100, 0.25), (200, 0.25)]
+    assert "valid/climb" not in values
+    values_after_close, _ = read_events(tmp_path / "tensorboard")
+    assert values_after_close["return"] == values["return"]
+    assert values_after_close["update"] == [(100, 1), (200, 2), (300, 3)]
 
 
 def test_tensorboard_forgets_what_a_resumed_run_does_again(tmp_path):

@@ -34,7 +34,8 @@ def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Enviro
     if "gymnasium" in sys.modules and (_is_gymnasium(env) or callable(env)):
         from maskless.envs.gymnasium.env import HostEnvironment  # needs Gymnasium
 
-        return HostEnvironment.of(env)
+        # In this process: a script need not be importable, and most own worlds are light.
+        return HostEnvironment.of(env, workers=0)
     raise MasklessError(
         f"{env!r} is no environment: give an id (see `maskless envs`), an object with the methods"
         " of maskless.Environment, a Gymnasium environment, or a function that makes one."

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class Player(abc.ABC):
     def close(self) -> None:  # noqa: B027 (most have nothing to do)
         """Gives back what is held outside of JAX."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Player":
         return self
 
     def __exit__(self, *exception: object) -> None:

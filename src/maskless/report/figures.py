@@ -7,8 +7,8 @@ Runs with the same label are seeds of one condition: the line is their mean, the
 Probabilities, which live on a log scale, have a geometric mean.
 """
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,50 +16,18 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MultipleLocator
 
+from maskless.conditions import CONDITIONS
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.report import style
+from maskless.report.curves import Band, Run, band, final_means, low_middle_high
 
 ALWAYS_TRACKED = ("descend", "open_door", "open")
 """The paper's critical actions (`open` is what the real NetHack calls it)."""
 
-LOWEST = 1e-8
-"""Probabilities below are drawn here."""
-
-_POINTS = 200  # of a line; more rows are averaged
 _WIDTH = 3.3  # inches: one column of a paper
 _NO_DATA = "not enough data yet"
-_BLACK = "#000000"
-_COLOURS = {
-    "masked": style.BLUE,
-    "unmasked": style.VERMILION,
-    "masked-focal": style.ORANGE,
-    "masked-kl": style.GREEN,
-    "unmasked-kl": style.PURPLE,
-    "masked-bce": style.GREY,
-    "masked-mix": style.SKY,
-    "masked-loop": _BLACK,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One run: what its lines are called, and what it logged."""
-
-    label: str
-    rows: Sequence[Mapping[str, Any]]
-    action_names: Sequence[str]
-    classifier: bool = True
-    """False: its validity head was not trained, and is left out of the classifier's figure."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Band:
-    """A line with its range over seeds, where there is data. All [points]."""
-
-    frames: np.ndarray
-    middle: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+COLOURS = dict(zip(CONDITIONS, itertools.cycle(style.PALETTE), strict=False))
+"""Every condition has one, in the order of the table of conditions."""
 
 
 def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -102,8 +70,8 @@ def draw_probabilities(
         axis.set_ylabel("probability")
 
     keys = [
-        Line2D([], [], color=_BLACK, linestyle="-", label="where valid"),
-        Line2D([], [], color=_BLACK, linestyle=":", label="where invalid"),
+        Line2D([], [], color=style.BLACK, linestyle="-", label="where valid"),
+        Line2D([], [], color=style.BLACK, linestyle=":", label="where invalid"),
         Line2D([], [], color=style.GREY, linestyle=(0, (5, 2)), label="uniform"),
     ]
     _draw_actions(runs, path, actions, drawn, finish, keys, logarithmic=True)
@@ -114,13 +82,13 @@ def draw_correlation(runs: Sequence[Run], path: Path, actions: Sequence[str] | N
     drawn = [("feature_correlation", "-"), ("feature_cosine_with_bias", ":")]
 
     def finish(axis: Any) -> None:
-        axis.axhline(0, color=_BLACK, linewidth=0.6)
+        axis.axhline(0, color=style.BLACK, linewidth=0.6)
         axis.set_ylim(top=1.05)
         axis.set_ylabel("similarity")
 
     keys = [
-        Line2D([], [], color=_BLACK, linestyle="-", label="Pearson, means"),
-        Line2D([], [], color=_BLACK, linestyle=":", label="cosine with bias"),
+        Line2D([], [], color=style.BLACK, linestyle="-", label="Pearson, means"),
+        Line2D([], [], color=style.BLACK, linestyle=":", label="cosine with bias"),
     ]
     _draw_actions(runs, path, actions, drawn, finish, keys)
 
@@ -135,20 +103,16 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
     panels = {"recall": "classifier_recall", "precision": "classifier_precision"}
     panels["AUROC"] = "classifier_auroc"
     labels = list(dict.fromkeys(run.label for run in runs))
-    late = {metric: [_late_mean(run, metric)[order] for run in runs] for metric in panels.values()}
+    late = {metric: [final_means(run, metric)[order] for run in runs] for metric in panels.values()}
     # Most is near 1; the axis begins at the tenth below the worst.
     worst = min((x for seeds in late.values() for x in np.ravel(seeds) if x == x), default=0.0)
     lowest = min(np.floor(10 * worst) / 10, 0.9)
-    with style.figure(
-        path,
-        ncols=len(panels),
-        sharey=True,
-        figsize=(_WIDTH, 1.0 + 0.14 * max(len(order), 4)),
-    ) as (fig, axes):
+    size = (_WIDTH, 1.0 + 0.14 * max(len(order), 4))
+    with style.figure(path, ncols=len(panels), sharey=True, figsize=size) as (fig, axes):
         for axis, (title, metric) in zip(axes, panels.items(), strict=True):
             for number, label in enumerate(labels):
-                mine = [s for s, run in zip(late[metric], runs, strict=True) if run.label == label]
-                low, middle, high = _low_middle_high(np.stack(mine))
+                seeds = [s for s, run in zip(late[metric], runs, strict=True) if run.label == label]
+                low, middle, high = low_middle_high(np.stack(seeds))
                 rows = np.arange(len(order)) + 0.5 * ((number + 0.5) / len(labels) - 0.5)
                 axis.hlines(rows, low, high, color=colour_of(labels, label), linewidth=1.2)
                 axis.plot(middle, rows, "o", color=colour_of(labels, label), markersize=2.5)
@@ -165,97 +129,24 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
         axes[0].set_ylim(max(len(order), 1) - 0.5, -0.5)
         if not len(order):
             axes[1].text(0.5, 0.5, _NO_DATA, transform=axes[1].transAxes, ha="center")
-        handles = [
-            Line2D([], [], color=colour_of(labels, name), marker="o", ls="") for name in labels
-        ]
-        _legend(fig, handles, labels)
+        _legend(fig, legend_keys(labels, marker="o", ls=""), labels)
         fig.suptitle("per action (share of states in which it is valid)", fontsize=7)
 
 
 def tracked_actions(runs: Sequence[Run], most: int = 3) -> list[str]:
     """The paper's critical actions where they exist, then the rarest valid ones."""
     names, shares = _action_names(runs), _mean_shares(runs)
-    wanted = [name for name in ALWAYS_TRACKED if name in names]
+    tracked = [name for name in ALWAYS_TRACKED if name in names]
     rarest = [names[a] for a in np.argsort(shares, kind="stable") if 0 < shares[a] < 1]
-    wanted += [name for name in rarest if name not in wanted][: max(0, most - len(wanted))]
-    return wanted or list(names[:1])
-
-
-def band(
-    runs: Sequence[Run], metric: str, action: str | None = None, *, logarithmic: bool = False
-) -> Band:
-    """Seeds of one condition on common frames: mean and range. `logarithmic`: geometric mean."""
-    last = max((row["frames"] for run in runs for row in run.rows), default=0)
-    edges = np.linspace(0, max(last, 1), _POINTS + 1)
-    lines = np.stack([_on_points(run, metric, action, edges, logarithmic) for run in runs])
-    known = ~np.isnan(lines).all(axis=0)
-    low, middle, high = _low_middle_high(lines[:, known])
-    if logarithmic:
-        low, middle, high = np.exp(low), np.exp(middle), np.exp(high)
-    # A point stands for the rows up to its right edge, as a row does for the frames before it.
-    return Band(edges[1:][known], middle, low, high)
-
-
-def _on_points(
-    run: Run, metric: str, action: str | None, edges: np.ndarray, logarithmic: bool
-) -> np.ndarray:
-    """Means of a run's rows between the edges. Gaps between them are bridged; NaN outside."""
-    frames = np.array([row["frames"] for row in run.rows], np.float64)
-    values = _column(run, metric, action)
-    if logarithmic:
-        values = np.log(np.maximum(values, LOWEST))
-    frames, values = frames[~np.isnan(values)], values[~np.isnan(values)]
-    place = np.clip(np.searchsorted(edges, frames) - 1, 0, _POINTS - 1)
-    counts = np.bincount(place, minlength=_POINTS)
-    means = np.bincount(place, weights=values, minlength=_POINTS) / np.maximum(counts, 1)
-    filled = np.flatnonzero(counts)
-    if not len(filled):
-        return np.full(_POINTS, np.nan)
-    points = np.arange(_POINTS)
-    return np.interp(points, filled, means[filled], left=np.nan, right=np.nan)
-
-
-def _column(run: Run, metric: str, action: str | None = None) -> np.ndarray:
-    """A metric over the rows, [rows], or [rows, actions] for one that is per action; NaN = null."""
-    values = [row.get(metric) for row in run.rows]
-    if action is not None:
-        at = list(run.action_names).index(action)
-        values = [None if value is None else value[at] for value in values]
-    return np.array(values, np.float64)
-
-
-def _late_mean(run: Run, metric: str) -> np.ndarray:
-    """Per action, the mean over the last tenth of training. [actions]"""
-    last = run.rows[-1]["frames"] if run.rows else 0
-    rows = [row.get(metric) for row in run.rows if row["frames"] >= 0.9 * last]
-    nothing = [None] * len(run.action_names)
-    return _mean_of_known(np.array([row or nothing for row in rows] or [nothing], np.float64))
+    tracked += [name for name in rarest if name not in tracked][: max(0, most - len(tracked))]
+    return tracked or list(names[:1])
 
 
 def _mean_shares(runs: Sequence[Run]) -> np.ndarray:
     """How often each action is valid, over all rows of all runs. [actions]"""
-    nothing = [0.0] * len(_action_names(runs))
+    blank = [0.0] * len(_action_names(runs))
     rows = [row["valid_share"] for run in runs for row in run.rows if row.get("valid_share")]
-    return np.mean(np.array(rows or [nothing], np.float64), axis=0)
-
-
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """The mean over the first axis of what is not NaN."""
-    known = ~np.isnan(values)
-    total = np.where(known, values, 0.0).sum(axis=0)
-    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
-
-
-def _low_middle_high(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lowest, mean and highest over the first axis of what is not NaN; NaN where all are."""
-    nothing = np.isnan(seeds).all(axis=0)
-    low = np.where(np.isnan(seeds), np.inf, seeds).min(axis=0)
-    high = np.where(np.isnan(seeds), -np.inf, seeds).max(axis=0)
-    return (
-        np.where(nothing, np.nan, low),
-        _mean_of_known(seeds),
-        np.where(nothing, np.nan, high),
-    )
+    return np.mean(np.array(rows or [blank], np.float64), axis=0)
 
 
 def _draw_scalar(
@@ -271,8 +162,8 @@ def _draw_scalar(
         axis.set_ylabel(title)
         if limits:
             axis.set_ylim(*limits)
-        _frames_axis(axis)
-        _legend(fig, *_label_keys(labels))
+        frames_axis(axis)
+        _legend(fig, legend_keys(labels), labels)
 
 
 def _draw_actions(
@@ -291,21 +182,19 @@ def _draw_actions(
     for name in actions:
         if name not in names:
             raise UnknownNameError("action", name, names)
-    with style.figure(
-        path,
-        nrows=len(actions),
-        sharex=True,
-        squeeze=False,
-        figsize=(_WIDTH, 1 + 1.4 * len(actions)),
-    ) as (fig, axes):
+    size = (_WIDTH, 1 + 1.4 * len(actions))
+    with style.figure(path, nrows=len(actions), sharex=True, squeeze=False, figsize=size) as (
+        fig,
+        axes,
+    ):
         labels: list[str] = []
         for axis, action in zip(axes[:, 0], actions, strict=True):
             labels = _plot(axis, runs, drawn, action, logarithmic=logarithmic)
             axis.set_title(_readable(action), loc="left")
             finish(axis)
-        _frames_axis(axes[-1, 0])
-        handles, texts = _label_keys(labels)
-        _legend(fig, handles + keys, texts + [str(key.get_label()) for key in keys])
+        frames_axis(axes[-1, 0])
+        texts = [str(key.get_label()) for key in keys]
+        _legend(fig, legend_keys(labels) + keys, labels + texts)
 
 
 def _plot(
@@ -324,25 +213,30 @@ def _plot(
         colour = colour_of(labels, label)
         width = 1.2 + 0.4 * (len(labels) - 1 - number)  # equal lines show below one another
         for metric, line in drawn:
-            found = band(seeds, metric, action, logarithmic=logarithmic)
-            empty &= not len(found.frames)
-            marker = "o" if len(found.frames) == 1 else None  # a line needs two
-            lw = width if line == "-" else 1.0
-            axis.plot(found.frames, found.middle, line, color=colour, lw=lw, marker=marker, ms=3)
-            axis.fill_between(found.frames, found.low, found.high, color=colour, alpha=0.18, lw=0)
+            curve = band(seeds, metric, action, logarithmic=logarithmic)
+            empty &= not len(curve.frames)
+            draw_band(axis, curve, colour, line, width if line == "-" else 1.0)
     if empty:
         axis.text(0.5, 0.5, _NO_DATA, transform=axis.transAxes, ha="center")
     return labels
 
 
-def _frames_axis(axis: Any) -> None:
+def draw_band(axis: Any, curve: Band, colour: str, line: str = "-", width: float = 1.3) -> None:
+    """The mean as a line, or a point where there is only one, and the range as a shade."""
+    marker = "o" if len(curve.frames) == 1 else None
+    axis.plot(curve.frames, curve.middle, line, color=colour, lw=width, marker=marker, ms=3)
+    axis.fill_between(curve.frames, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
+
+
+def frames_axis(axis: Any) -> None:
     axis.set_xlim(left=0)
     axis.set_xlabel("frames")
     axis.xaxis.set_major_formatter(EngFormatter(sep=" "))
 
 
-def _label_keys(labels: list[str]) -> tuple[list[Line2D], list[str]]:
-    return [Line2D([], [], color=colour_of(labels, label)) for label in labels], labels
+def legend_keys(labels: list[str], **line: Any) -> list[Line2D]:
+    """The legend's line of each label, in its colour."""
+    return [Line2D([], [], color=colour_of(labels, label), **line) for label in labels]
 
 
 def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
@@ -352,10 +246,10 @@ def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
 
 def colour_of(labels: list[str], label: str) -> str:
     """A condition always has the same colour; other labels take those that are left."""
-    if label in _COLOURS:
-        return _COLOURS[label]
-    others = [name for name in labels if name not in _COLOURS]
-    free = [colour for name, colour in _COLOURS.items() if name not in labels] or [_BLACK]
+    if label in COLOURS:
+        return COLOURS[label]
+    others = [name for name in labels if name not in COLOURS]
+    free = [colour for name, colour in COLOURS.items() if name not in labels] or [style.BLACK]
     return free[others.index(label) % len(free)]
 
 

@@ -12,16 +12,13 @@ from maskless.errors import MasklessError
 matplotlib.use("Agg")  # no display is needed, here or on a server
 import matplotlib.pyplot as plt
 
-# Okabe and Ito's palette.
-BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#7F7F7F",
-)
+# Okabe and Ito's colours, a neutral grey, and three of Paul Tol's: all are colour-blind-safe.
+BLUE, VERMILION, ORANGE, GREEN = "#0072B2", "#D55E00", "#E69F00", "#009E73"
+SKY, PURPLE, BLACK, GREY = "#56B4E9", "#CC79A7", "#000000", "#7F7F7F"
+WINE, INDIGO, OLIVE = "#882255", "#332288", "#999933"
+
+PALETTE = (BLUE, VERMILION, ORANGE, GREEN, WINE, GREY, SKY, PURPLE, BLACK, INDIGO, OLIVE)
+"""For curves side by side, in this order."""
 
 _STYLE: Any = {
     "figure.facecolor": "white",  # opaque, so that a dark page does not swallow black text

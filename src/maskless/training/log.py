@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,7 @@ _DIGITS = 7  # as many as float32 has
 Row = dict[str, Any]
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Where rows go besides the file: see `maskless.training.sinks`."""
 

@@ -1,20 +1,19 @@
-"""The claims as a page: docs/claims.md."""
+"""The verdicts as a page: docs/claims.md."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from maskless_paper.claims.claims import Entry, Verdict
-from maskless_paper.claims.judges import Part
-from maskless_paper.results import millions
+from maskless_paper.claims.verdicts import VERDICTS, JudgedClaim
+from maskless_paper.results import format_frames
 
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "partly", "not reproduced", "not run yet")
 _MARKS = {True: "yes", False: "**no**", None: "open"}
 
 
-def claims_page(ledger: Sequence[Entry]) -> str:
+def claims_page(judged: Sequence[JudgedClaim]) -> str:
     """Every claim, with the paper's words, ours, and how to run it again."""
-    counts = Counter(entry.verdict for entry in ledger)
+    counts = Counter(claim.verdict for claim in judged)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     lines = [
         "# The paper's claims, judged",
@@ -27,58 +26,56 @@ def claims_page(ledger: Sequence[Entry]) -> str:
         " tables is judged only where the budget is the same; the order of conditions always is."
         " L123 is a line of the paper's source.",
         "",
-        f"**{len(ledger)} claims: {said}.**",
+        f"**{len(judged)} claims: {said}.**",
         "",
         "| claim | verdict | judged by |",
         "| --- | --- | --- |",
-        *(_summary(entry) for entry in ledger),
+        *(_summary(claim) for claim in judged),
     ]
-    for entry in ledger:
-        lines += ["", *_section(entry)]
+    for claim in judged:
+        lines += ["", *_section(claim)]
     return "\n".join(lines) + "\n"
 
 
-def _summary(entry: Entry) -> str:
-    claim = entry.claim
-    where = ", ".join(entry.parts) or "–"
-    if entry.parts and entry.verdict == "not run yet":
-        where += ": not for long enough, or the seeds do not decide it"
-    return (
-        f"| [{claim.number}](#{_anchor(entry)}) {_cell(claim.text)} | {entry.verdict} | {where} |"
-    )
+def _summary(judged: JudgedClaim) -> str:
+    claim, studies = judged.claim, ", ".join(judged.checks) or "–"
+    if judged.checks and judged.verdict == "not run yet":
+        studies += ": not for long enough, or the seeds do not decide it"
+    link = f"[{claim.number}](#{_anchor(judged)})"
+    return f"| {link} {_escape(claim.text)} | {judged.verdict} | {studies} |"
 
 
-def _section(entry: Entry) -> list[str]:
-    content = entry.to_json()
-    lines = [f"## {_title(entry)}", "", f"{content['claim']} ({content['lines']})."]
+def _section(judged: JudgedClaim) -> list[str]:
+    content = judged.to_json()
+    lines = [f"## {_title(judged)}", "", f"{content['claim']} ({content['lines']})."]
     if not content["judged_by"]:
         return [*lines, "", f"Not run yet: `{content['command']}`."]
     lines += ["", "| the paper says | ours | holds |", "| --- | --- | --- |"]
-    for judged in content["judged_by"]:
-        lines.append(f"| *{judged['where']}*{_budget(judged)} | `{judged['command']}` | |")
-        lines += [_part(Part(**part)) for part in judged["parts"]]
+    for study in content["judged_by"]:
+        lines.append(f"| *{study['where']}*{_budget(study)} | `{study['command']}` | |")
+        lines += [
+            f"| {_escape(check['says'])} | {_escape(check['ours'])} | {_MARKS[check['holds']]} |"
+            for check in study["parts"]
+        ]
     return lines
 
 
-def _title(entry: Entry) -> str:
-    return f"Claim {entry.claim.number}: {entry.verdict}"
+def _title(judged: JudgedClaim) -> str:
+    return f"Claim {judged.claim.number}: {judged.verdict}"
 
 
-def _anchor(entry: Entry) -> str:
+def _anchor(judged: JudgedClaim) -> str:
     """As GitHub makes it of the heading."""
-    return _title(entry).lower().replace(":", "").replace(" ", "-")
+    return _title(judged).lower().replace(":", "").replace(" ", "-")
 
 
-def _budget(judged: dict) -> str:
-    if judged["frames"] is None:
+def _budget(study: dict[str, Any]) -> str:
+    if study["frames"] is None:
         return ""
-    seeds = judged["seeds"]
-    return f", {millions(judged['frames'])} frames, {seeds} seed{'s' if seeds > 1 else ''}"
+    seeds = study["seeds"]
+    return f", {format_frames(study['frames'])} frames, {seeds} seed{'s' if seeds > 1 else ''}"
 
 
-def _part(part: Part) -> str:
-    return f"| {_cell(part.says)} | {_cell(part.ours)} | {_MARKS[part.holds]} |"
-
-
-def _cell(text: str) -> str:
+def _escape(text: str) -> str:
+    """For a cell of a Markdown table, with a true minus sign."""
     return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text.replace("|", "\\|"))

@@ -1,4 +1,9 @@
-"""Every table and figure, by the name that `maskless reproduce` knows."""
+"""Every table and figure of `maskless reproduce`, by name.
+
+experiment, table     what a table or figure is; a table for the terminal, Markdown and JSON
+drawing, sweep        curves, bars and points that several figures share
+all others            one file for each table or figure, named as in `maskless reproduce`
+"""
 
 from maskless_paper.tables import (
     beyond_oracle,

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from maskless_paper import results
-from maskless_paper.claims import paper
-from maskless_paper.run import Result
+from maskless_paper import reported, results
 from maskless_paper.studies import TABLE_ONE
+from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, percent, text
+from maskless_paper.tables.table import RANGES, Table, doubt, percent, text, with_stand_in
 
 HEADER = (
     *("condition", "as trained", "oracle masks", "than `masked`", "episode length"),
@@ -24,17 +23,15 @@ NOTES = (
 )
 
 
-def tables(found: Results) -> list[Table]:
-    return [_table(result) for result in found.values()]
+def tables(studies: Results) -> list[Table]:
+    return [_table(result) for result in studies.values()]
 
 
 def _table(result: Result) -> Table:
-    config = result["config"]
-    corridor = config["env"].startswith("corridor")
-    theirs = (paper.SHARE_TO_ONE.get(config["net"], {}), paper.LENGTH.get(config["net"], {}))
+    corridor = results.world(result) == "corridor"
     rows = []
     for name in results.conditions(result):
-        masks = "none" if name.startswith("unmasked") else "oracle"
+        masks = results.training_masks(name)
         diamonds = results.achievement(result, name, masks, "collect_diamond")
         rows.append(
             (
@@ -42,43 +39,43 @@ def _table(result: Result) -> Table:
                 text(results.returns(result, name, masks), ".2f"),
                 text(results.returns(result, name, "oracle"), ".2f"),
                 _compared(result, name),
-                text(results.number(result, name, masks, "length"), ".0f"),
-                frames_to(result, name) if corridor else "–",
-                _paper(name, *theirs) if corridor else "–",
-                percent(diamonds) if "craftax" in config["env"] else "–",
+                text(results.metric(result, name, masks, "length"), ".0f"),
+                _frames_to(result, name) if corridor else "–",
+                _reported(result["config"]["net"], name) if corridor else "–",
+                "–" if corridor else percent(diamonds),
             )
         )
-    where = f"{results.environment(result)}, {results.millions(result['frames'])} frames"
-    notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
-    return Table(f"{where}: with the oracle's help", HEADER, tuple(rows), notes)
+    notes = with_stand_in(result, *NOTES)
+    return Table(
+        f"{results.setting_and_frames(result)}: with the oracle's help", HEADER, tuple(rows), notes
+    )
 
 
 def _compared(result: Result, name: str) -> str:
-    mine = results.returns(result, name, "oracle")
-    theirs = results.returns(result, "masked", "oracle")
-    if name == "masked" or mine is None or theirs is None or theirs.mean <= 0:
+    ours, masked = (results.returns(result, one, "oracle") for one in (name, "masked"))
+    if name == "masked" or ours is None or masked is None or masked.mean <= 0:
         return "–"
-    sure = mine.above(theirs) or theirs.above(mine)
-    return f"{100 * (mine.mean / theirs.mean - 1):+.1f} %{'' if sure else ' (in doubt)'}"
+    return f"{100 * (ours.mean / masked.mean - 1):+.1f} %{doubt(ours, masked)}"
 
 
-def frames_to(result: Result, name: str, value: str = "0.95") -> str:
-    """For people: when the training return reached a value, and in how many of the seeds."""
-    seeds = [log["frames_to"][value] for log in results.logs(result, name)]
+def _frames_to(result: Result, name: str) -> str:
+    """When the training return reached 0.95, and in how many of the seeds."""
+    seeds = [log["frames_to"]["0.95"] for log in results.logs(result, name)]
     known = [frames for frames in seeds if frames is not None]
     if not known:
         return "never"
     some = "" if len(known) == len(seeds) else f" ({len(known)} of {len(seeds)} seeds)"
-    return results.millions(sum(known) / len(known)) + some
+    return results.format_frames(sum(known) / len(known)) + some
 
 
-def _paper(name: str, shares: dict[str, float], lengths: dict[str, float]) -> str:
+def _reported(net: str, name: str) -> str:
+    shares, lengths = reported.SHARE_TO_ONE.get(net, {}), reported.LENGTH.get(net, {})
     share = f"{100 * shares[name]:.0f} %" if name in shares else "–"
     return f"{share}, {lengths[name]:.0f}" if name in lengths else "–"
 
 
-def draw(found: Results, path: Path) -> None:
-    drawing.draw_panels([Panel(result, "return", "return") for result in found.values()], path)
+def draw(studies: Results, path: Path) -> None:
+    drawing.draw_panels([Panel(result, "return", "return") for result in studies.values()], path)
 
 
 EXPERIMENT = Experiment(

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from matplotlib.ticker import EngFormatter
-
 from maskless.conditions import condition
 from maskless.report import figures, style
+from maskless.report.curves import band
 from maskless_paper import results
 from maskless_paper.results import Cell
-from maskless_paper.run import Result
-from maskless_paper.tables import drawing, suppression, sweep
+from maskless_paper.study_files import Result
+from maskless_paper.tables import drawing, sweep
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, percent, text
+from maskless_paper.tables.table import RANGES, Table, percent, text, with_stand_in
 
 # control -> the study it is compared with
 BASELINES = {
@@ -42,12 +41,12 @@ FROZEN = (
 ENTROPY = ("condition", "entropy bonus x", "no masks", "lowest π where valid", "π at the end")
 
 
-def tables(found: Results) -> list[Table]:
-    made = []
+def tables(studies: Results) -> list[Table]:
+    made: list[Table] = []
     for study, title in TITLES.items():
-        if study not in found:
+        if study not in studies:
             continue
-        result, baseline = found[study], found.get(BASELINES[study])
+        result, baseline = studies[study], studies.get(BASELINES[study])
         if baseline is not None and _is_exact(result):
             made += _exact(result, baseline, title)
         if study == "control-entropy":
@@ -57,24 +56,24 @@ def tables(found: Results) -> list[Table]:
         elif _classifies(result):
             made.append(sweep.sweep_table(result, title))
     made += [
-        sweep.sweep_table(found[baseline], "To compare with", frames)
-        for baseline, frames in dict.fromkeys(_baselines(found))
+        sweep.sweep_table(studies[baseline], "To compare with", frames)
+        for baseline, frames in dict.fromkeys(_baselines(studies))
     ]
     return made
 
 
 def _classifies(result: Result) -> bool:
-    return any(results.has_classifier(result, name) for name in results.conditions(result))
+    return any(results.has_classifier(name) for name in results.conditions(result))
 
 
-def _baselines(found: Results) -> list[tuple[str, int]]:
+def _baselines(studies: Results) -> list[tuple[str, int]]:
     """What classifiers are compared with, and at which budget: that nearest to their own."""
     pairs = []
     for study, baseline in BASELINES.items():
         if study == "control-frozen":  # has its baseline in its own table
             continue
-        if study in found and baseline in found and _classifies(found[study]):
-            near = results.budget(found[baseline], found[study]["frames"])
+        if study in studies and baseline in studies and _classifies(studies[study]):
+            near = results.budget(studies[baseline], studies[study]["frames"])
             pairs.append((baseline, near))
     return pairs
 
@@ -83,15 +82,15 @@ def _is_exact(result: Result) -> bool:
     return result["config"]["env_options"].get("rules") == "exact"
 
 
-def _three(exact: Result, wrong: Result) -> tuple[tuple[Result, str, str], ...]:
+def _compared(exact: Result, paper: Result) -> tuple[tuple[Result, str, str], ...]:
     """What is compared, in the order of `EXACT`: result, condition, and the masks it acts under."""
-    return (wrong, "unmasked", "none"), (wrong, "masked", "oracle"), (exact, "masked", "oracle")
+    return (paper, "unmasked", "none"), (paper, "masked", "oracle"), (exact, "masked", "oracle")
 
 
 def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
     """What errors in the masks cost: the return, and what is hardly achieved under them."""
-    where = results.environment(baseline)
-    compared = _three(result, baseline)
+    where = results.setting(baseline)
+    compared = _compared(result, baseline)
     rows = []
     for frames in results.budgets(result):
         if abs(results.budget(baseline, frames) / frames - 1) < 0.05:
@@ -99,12 +98,12 @@ def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
                 results.returns(one, name, masks, results.budget(one, frames))
                 for one, name, masks in compared
             ]
-            rows.append((results.millions(frames), *(text(cell, ".2f") for cell in cells)))
+            rows.append((results.format_frames(frames), *(text(cell, ".2f") for cell in cells)))
     achieved = tuple(
         (name, *(percent(cell) for cell in cells))
         for name, cells in _achieved(result, baseline).items()
     )
-    when = f"{results.millions(results.budget(result))} frames"
+    when = f"{results.format_frames(results.budget(result))} frames"
     header = ("achievement, in how many episodes", *EXACT)
     return [
         Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), (RANGES,)),
@@ -115,17 +114,17 @@ def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
 def _achieved(result: Result, baseline: Result) -> dict[str, list[Cell]]:
     """The achievements that right masks change most, those first, at the last common budget."""
     frames = results.budget(result)
-    played = results.entries(result, "masked", "oracle", frames)
-    found = {}
+    played = results.evaluations(result, "masked", "oracle", frames)
+    rates: dict[str, list[Cell]] = {}
     for name in sorted({name for entry in played for name in entry["achievement_rates"]}):
         cells = [
             results.achievement(one, run, masks, name, results.budget(one, frames))
-            for one, run, masks in _three(result, baseline)
+            for one, run, masks in _compared(result, baseline)
         ]
-        found[name] = [cell for cell in cells if cell is not None]
-    known = [name for name, cells in found.items() if len(cells) == len(EXACT)]
-    known.sort(key=lambda name: -abs(found[name][2].mean - found[name][1].mean))
-    return {name: found[name] for name in known[:ACHIEVEMENTS]}
+        if None not in cells:
+            rates[name] = [cell for cell in cells if cell is not None]
+    most_changed = sorted(rates, key=lambda name: -abs(rates[name][2].mean - rates[name][1].mean))
+    return {name: rates[name] for name in most_changed[:ACHIEVEMENTS]}
 
 
 def _frozen(both: list[Result], title: str) -> Table:
@@ -135,7 +134,7 @@ def _frozen(both: list[Result], title: str) -> Table:
     rows = []
     for name in results.conditions(both[0]):
         for result in both:
-            low = suppression.lowest_cell(result, name, action)
+            low = results.lowest(result, name, action)
             kinds = ("oracle", "none")
             rows.append(
                 (
@@ -147,8 +146,8 @@ def _frozen(both: list[Result], title: str) -> Table:
                 )
             )
     where = f"{both[0]['config']['env']}, {both[0]['config']['net']}"
-    frames = results.millions(both[0]["frames"])
-    notes = (both[0]["stands_in"], RANGES) if both[0]["stands_in"] else (RANGES,)
+    frames = results.format_frames(both[0]["frames"])
+    notes = with_stand_in(both[0], RANGES)
     header = tuple(column.format(action=action) for column in FROZEN)
     return Table(f"{title}: {where}, {frames} frames", header, tuple(rows), notes)
 
@@ -156,26 +155,26 @@ def _frozen(both: list[Result], title: str) -> Table:
 def _entropy(result: Result, action: str) -> Table:
     rows = []
     for name in results.conditions(result):
-        late = results.late_cell(result, name, "probability_valid", action)
+        late = results.final(result, name, "probability_valid", action)
         rows.append(
             (
                 f"`{name}`",
                 f"{condition(name).entropy_factor:g}",
                 text(results.returns(result, name, "none"), ".2f"),
-                text(suppression.lowest_cell(result, name, action), ".2g"),
+                text(results.lowest(result, name, action), ".2g"),
                 text(late, ".2g"),
             )
         )
     return Table(f"{TITLES['control-entropy']}: {action}", ENTROPY, tuple(rows))
 
 
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     """A figure for each control, in a folder of their own."""
     path.mkdir(parents=True, exist_ok=True)
     for study, name in BASELINES.items():
-        if study not in found:
+        if study not in studies:
             continue
-        result, baseline = found[study], found.get(name)
+        result, baseline = studies[study], studies.get(name)
         if study == "control-entropy":
             _draw_entropy(result, path / study)
         elif baseline is not None and _is_exact(result):
@@ -191,22 +190,20 @@ def _draw_exact(result: Result, baseline: Result, path: Path) -> None:
     labels = [label.replace("`", "") for label in EXACT]
     achieved = _achieved(result, baseline)
     with style.figure(path, ncols=2, figsize=(6.6, 3.2)) as (fig, (left, right)):
-        for number, (one, name, _) in enumerate(_three(result, baseline)):
+        for number, (one, name, _) in enumerate(_compared(result, baseline)):
             seeds = [run for run in drawing.runs_of(one) if run.label == name]
-            band = figures.band(seeds, "return")
-            left.plot(band.frames, band.middle, color=colours[number], label=labels[number])
-            left.fill_between(band.frames, band.low, band.high, color=colours[number], alpha=0.18)
+            curve, colour = band(seeds, "return"), colours[number]
+            left.plot(curve.frames, curve.middle, color=colour, label=labels[number])
+            left.fill_between(curve.frames, curve.low, curve.high, color=colour, alpha=0.18)
             rows = [row + 0.27 * (number - 1) for row in range(len(achieved))]
             shares = [100 * cells[number].mean for cells in achieved.values()]
-            right.barh(rows, shares, height=0.25, color=colours[number])
-        left.set_xlabel("frames")
+            right.barh(rows, shares, height=0.25, color=colour)
         left.set_ylabel("return while training")
-        left.set_xlim(left=0)
-        left.xaxis.set_major_formatter(EngFormatter(sep=" "))
+        figures.frames_axis(left)
         right.set_yticks(range(len(achieved)), list(achieved), fontsize=7)
         right.invert_yaxis()
         right.grid(axis="y", visible=False)
-        right.set_xlabel(f"% of episodes, {results.millions(results.budget(result))} frames")
+        right.set_xlabel(f"% of episodes, {results.format_frames(results.budget(result))} frames")
         fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 

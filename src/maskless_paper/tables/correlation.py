@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from maskless_paper import results
-from maskless_paper.run import Result
 from maskless_paper.studies import TABLE_ONE
+from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, text
+from maskless_paper.tables.table import RANGES, Table, text, with_stand_in
 
 HEADER = (
     *("action", "condition", "correlation at φ", "at the actor's last layer"),
@@ -23,17 +23,17 @@ NOTES = (
 _METRICS = ("feature_correlation", "hidden_correlation", "feature_cosine_with_bias")
 
 
-def tables(found: Results) -> list[Table]:
-    return [_table(result) for result in found.values()]
+def tables(studies: Results) -> list[Table]:
+    return [_table(result) for result in studies.values()]
 
 
 def _table(result: Result) -> Table:
     rows = []
     for action in result["watched"]:
         for name in results.conditions(result):
-            cells = [results.late_cell(result, name, metric, action) for metric in _METRICS]
-            recall = results.late_cell(result, name, "classifier_recall", action)
-            learned = results.has_classifier(result, name)
+            cells = [results.final(result, name, metric, action) for metric in _METRICS]
+            recall = results.final(result, name, "classifier_recall", action)
+            learned = results.has_classifier(name)
             rows.append(
                 (
                     action,
@@ -43,17 +43,17 @@ def _table(result: Result) -> Table:
                 )
             )
     for name in results.conditions(result):
-        mean = results.late_cell(result, name, "mean_feature_correlation")
+        mean = results.final(result, name, "mean_feature_correlation")
         rows.append(("all actions", f"`{name}`", text(mean, ".2f"), "", "", ""))
-    title = f"{results.environment(result)}, {results.millions(result['frames'])} frames: features"
-    notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
+    title = f"{results.setting_and_frames(result)}: features"
+    notes = with_stand_in(result, *NOTES)
     return Table(title, HEADER, tuple(rows), notes)
 
 
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     panels = []
-    for result in found.values():
-        where, action = results.environment(result), result["watched"][0]
+    for result in studies.values():
+        where, action = results.setting(result), result["watched"][0]
         panels += [
             Panel(result, metric, label, action, title=f"{action}, {where}")
             for metric, label in (

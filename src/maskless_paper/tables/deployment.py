@@ -5,11 +5,19 @@ from pathlib import Path
 
 from maskless_paper import results
 from maskless_paper.results import Cell
-from maskless_paper.run import Result
 from maskless_paper.studies import TABLE_ONE
+from maskless_paper.study_files import Result
 from maskless_paper.tables import sweep
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, percent, text
+from maskless_paper.tables.table import (
+    RANGES,
+    Table,
+    doubt,
+    percent,
+    percent_of_mean,
+    text,
+    with_stand_in,
+)
 
 HEADER = (
     *("condition", "frames", "predicted masks", "kept", "invalid actions", "changed actions"),
@@ -23,43 +31,43 @@ NOTES = (
 )
 
 
-def tables(found: Results) -> list[Table]:
+def tables(studies: Results) -> list[Table]:
     made = []
-    for world, group in by_world(found).items():
+    for world, group in by_world(studies).items():
         title = f"{world}: acting without the oracle"
-        notes = (group[0]["stands_in"], *NOTES) if group[0]["stands_in"] else NOTES
+        notes = with_stand_in(group[0], *NOTES)
         made.append(Table(title, HEADER, tuple(_rows(group)), notes))
         ordered = order_table(world, group)
         made += [ordered] if ordered.rows else []
     return made
 
 
-def by_world(found: Results) -> dict[str, list[Result]]:
+def by_world(studies: Results) -> dict[str, list[Result]]:
     """Studies of the same game and network belong together: other conditions, same seeds."""
     groups: dict[str, list[Result]] = {}
-    for result in found.values():
-        groups.setdefault(results.environment(result), []).append(result)
+    for result in studies.values():
+        groups.setdefault(results.setting(result), []).append(result)
     return groups
 
 
-def kept_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
+def retained_by_condition(group: list[Result], frames: int) -> dict[str, Cell]:
     """What each condition with a classifier keeps under its own masks, at one budget: of those
     that have learned something by then."""
-    found = {}
+    shares = {}
     for result in group:
         for name in results.conditions(result):
-            if not results.has_classifier(result, name) or frames not in results.budgets(result):
+            if not results.has_classifier(name) or frames not in results.budgets(result):
                 continue
-            cell = results.kept(result, name, frames=frames)
-            if cell is not None and results.learned(result, name, frames):
-                found[name] = cell
-    return found
+            cell = results.retained(result, name, frames=frames)
+            if cell is not None and results.has_learned(result, name, frames):
+                shares[name] = cell
+    return shares
 
 
 def common_budgets(group: list[Result]) -> list[int]:
     """Where at least two conditions with a classifier can be compared."""
     frames = sorted({budget for result in group for budget in results.budgets(result)})
-    return [budget for budget in frames if len(kept_by_condition(group, budget)) > 1]
+    return [budget for budget in frames if len(retained_by_condition(group, budget)) > 1]
 
 
 def order(cells: dict[str, Cell]) -> str:
@@ -74,7 +82,7 @@ def order(cells: dict[str, Cell]) -> str:
 def order_table(world: str, group: list[Result]) -> Table:
     """The order of the losses at every budget."""
     rows = [
-        (results.millions(frames), order(kept_by_condition(group, frames)))
+        (results.format_frames(frames), order(retained_by_condition(group, frames)))
         for frames in common_budgets(group)
     ]
     note = "> : all seeds of one are above all of the next, intervals included; ≳ : they overlap."
@@ -85,22 +93,22 @@ def _rows(group: list[Result]) -> list[tuple[str, ...]]:
     rows = []
     for result in group:
         for frames in results.budgets(result):
-            free = _unmasked(group, frames)
+            unmasked = _unmasked(group, frames)
             for name in results.conditions(result):
-                if not results.has_classifier(result, name):
+                if not results.has_classifier(name):
                     continue
                 cells = [
-                    results.number(result, name, "predicted", metric, frames)
+                    results.metric(result, name, "predicted", metric, frames)
                     for metric in ("invalid_share", "changed_share", "mask_errors")
                 ]
                 rows.append(
                     (
                         f"`{name}`",
-                        results.millions(frames),
+                        results.format_frames(frames),
                         text(results.returns(result, name, "predicted", frames), ".2f"),
-                        percent(results.kept(result, name, frames=frames)),
-                        *(_share(cell) for cell in cells),
-                        _difference(results.returns(result, name, "predicted", frames), free),
+                        percent(results.retained(result, name, frames=frames)),
+                        *(percent_of_mean(cell, digits=2) for cell in cells),
+                        _difference(results.returns(result, name, "predicted", frames), unmasked),
                     )
                 )
     return rows
@@ -109,31 +117,26 @@ def _rows(group: list[Result]) -> list[tuple[str, ...]]:
 def _unmasked(group: list[Result], frames: int) -> Cell | None:
     for result in group:
         if frames in results.budgets(result):
-            found = results.returns(result, "unmasked", "none", frames)
-            if found is not None:
-                return found
+            returns = results.returns(result, "unmasked", "none", frames)
+            if returns is not None:
+                return returns
     return None
 
 
-def _difference(mine: Cell | None, free: Cell | None) -> str:
-    if mine is None or free is None:
+def _difference(masked: Cell | None, unmasked: Cell | None) -> str:
+    if masked is None or unmasked is None:
         return "–"
-    sure = mine.above(free) or free.above(mine)
-    return f"{mine.mean - free.mean:+.2f}{'' if sure else ' (in doubt)'}"
+    return f"{masked.mean - unmasked.mean:+.2f}{doubt(masked, unmasked)}"
 
 
-def _share(cell: Cell | None) -> str:
-    return "–" if cell is None else f"{100 * cell.mean:.2f} %"
-
-
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     """What is kept under predicted masks, over the frames."""
     curves: dict[str, dict[str, dict[float, Cell]]] = {}
-    for world, group in by_world(found).items():
+    for world, group in by_world(studies).items():
         for frames in common_budgets(group):
-            for name, cell in kept_by_condition(group, frames).items():
+            for name, cell in retained_by_condition(group, frames).items():
                 curves.setdefault(world, {}).setdefault(name, {})[frames] = cell
-    sweep.draw_points(curves, path, "frames", "return kept under predicted masks", frames=True)
+    sweep.draw_points(curves, path, "frames", "return kept under predicted masks")
 
 
 EXPERIMENT = Experiment(

@@ -6,8 +6,7 @@ from maskless_paper import results
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.suppression import lowest_cell
-from maskless_paper.tables.table import RANGES, Table, text
+from maskless_paper.tables.table import RANGES, Table, text, with_stand_in
 
 ACTION = "descend"
 HEADER = (
@@ -16,21 +15,20 @@ HEADER = (
 )
 
 
-def tables(found: Results) -> list[Table]:
-    result = found["predictor"]
+def tables(studies: Results) -> list[Table]:
+    result = studies["predictor"]
     rows = []
     for name in results.conditions(result):
         metrics = ("probability_valid", "raw_probability_invalid", "feature_correlation")
-        late = [results.late_cell(result, name, metric, ACTION) for metric in metrics]
-        low = lowest_cell(result, name, ACTION)
+        late = [results.final(result, name, metric, ACTION) for metric in metrics]
+        low = results.lowest(result, name, ACTION)
         rows.append((f"`{name}`", *(text(cell, ".2g") for cell in (low, *late))))
-    where = f"{results.environment(result)}, {results.millions(result['frames'])} frames"
-    notes = (result["stands_in"], RANGES) if result["stands_in"] else (RANGES,)
-    return [Table(f"descend: {where}", HEADER, tuple(rows), notes)]
+    notes = with_stand_in(result, RANGES)
+    return [Table(f"descend: {results.setting_and_frames(result)}", HEADER, tuple(rows), notes)]
 
 
-def draw(found: Results, path: Path) -> None:
-    result = found["predictor"]
+def draw(studies: Results, path: Path) -> None:
+    result = studies["predictor"]
     panels = [
         Panel(result, metric, label, ACTION, logarithmic=metric != "feature_correlation")
         for metric, label in (

@@ -8,16 +8,16 @@ from maskless_paper.tables import sweep
 from maskless_paper.tables.experiment import Experiment, Results
 
 
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     """What is kept under predicted masks."""
-    result = found["gamma"]
+    result = studies["gamma"]
     lines: dict[str, dict[float, results.Cell]] = {}
     for name in results.conditions(result):
-        cell = results.kept(result, name)
+        cell = results.retained(result, name)
         if cell is not None:
             lines.setdefault(name.partition(":")[0], {})[condition(name).gamma] = cell
     sweep.draw_points(
-        {results.environment(result): lines}, path, "γ", "return kept under predicted masks"
+        {results.setting(result): lines}, path, "γ", "return kept under predicted masks"
     )
 
 

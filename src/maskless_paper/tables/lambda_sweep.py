@@ -8,16 +8,16 @@ from maskless_paper.tables import sweep
 from maskless_paper.tables.experiment import Experiment, Results
 
 
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     """The returns under oracle and predicted masks."""
-    result = found["lambda"]
+    result = studies["lambda"]
     lines: dict[str, dict[float, results.Cell]] = {"oracle masks": {}, "predicted masks": {}}
     for name in results.conditions(result):
         for masks, line in (("oracle", "oracle masks"), ("predicted", "predicted masks")):
             cell = results.returns(result, name, masks)
             if cell is not None:
                 lines[line][condition(name).strength] = cell
-    sweep.draw_points({results.environment(result): lines}, path, "λ", "return")
+    sweep.draw_points({results.setting(result): lines}, path, "λ", "return")
 
 
 EXPERIMENT = Experiment(

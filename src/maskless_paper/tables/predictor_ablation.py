@@ -7,8 +7,8 @@ from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
 
 
-def draw(found: Results, path: Path) -> None:
-    result = found["predictor"]
+def draw(studies: Results, path: Path) -> None:
+    result = studies["predictor"]
     panels = [
         Panel(result, "return", "return"),
         Panel(

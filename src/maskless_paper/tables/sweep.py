@@ -3,15 +3,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter
-
 from maskless.report import figures, style
 from maskless_paper import results
 from maskless_paper.results import Cell
-from maskless_paper.run import Result
+from maskless_paper.study_files import Result
 from maskless_paper.tables.experiment import Results
-from maskless_paper.tables.table import RANGES, Table, percent, text
+from maskless_paper.tables.table import RANGES, Table, percent, text, with_stand_in
 
 HEADER = (
     *("condition", "oracle masks", "predicted masks", "no masks", "kept", "classifier accuracy"),
@@ -30,33 +27,35 @@ def sweep_table(result: Result, title: str, frames: int | None = None) -> Table:
     frames = results.budget(result) if frames is None else frames
     rows = []
     for name in results.conditions(result):
-        learned = results.has_classifier(result, name)
-        wrong = results.number(result, name, "predicted", "mask_errors", frames)
-        accuracy = results.late_cell(result, name, "classifier_accuracy", until=frames)
-        loss = results.late_cell(result, name, "classification_loss", until=frames)
+        learned = results.has_classifier(name)
+        wrong = results.metric(result, name, "predicted", "mask_errors", frames)
+        accuracy = results.final(result, name, "classifier_accuracy", until=frames)
+        loss = results.final(result, name, "classification_loss", until=frames)
         rows.append(
             (
                 f"`{name}`",
                 text(results.returns(result, name, "oracle", frames), ".2f"),
                 text(results.returns(result, name, "predicted", frames), ".2f") if learned else "–",
                 text(results.returns(result, name, "none", frames), ".2f"),
-                percent(results.kept(result, name, frames=frames)) if learned else "–",
+                percent(results.retained(result, name, frames=frames)) if learned else "–",
                 text(accuracy, ".4f") if learned else "–",
                 text(loss, ".2g") if learned else "–",
                 text(wrong, ".2g") if learned else "–",
             )
         )
-    where = f"{results.environment(result)}, {results.millions(frames)} frames"
-    notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
-    return Table(f"{title}: {where}", HEADER, tuple(rows), notes)
+    notes = with_stand_in(result, *NOTES)
+    return Table(
+        f"{title}: {results.setting_and_frames(result, frames)}", HEADER, tuple(rows), notes
+    )
 
 
 def sweep_tables(study: str, title: str) -> Callable[[Results], list[Table]]:
-    return lambda found: [sweep_table(found[study], title)]
+    return lambda studies: [sweep_table(studies[study], title)]
 
 
-def draw_points(curves: Curves, path: Path, across: str, up: str, *, frames: bool = False) -> None:
-    """A panel for each group, a line for each name, with the range of each point."""
+def draw_points(curves: Curves, path: Path, across: str, up: str) -> None:
+    """A panel for each group, a line for each name, with the range of each point. `across`, `up`:
+    the labels of the axes; `frames` is linear, anything else logarithmic."""
     panels = list(curves) or [""]
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
@@ -74,13 +73,10 @@ def draw_points(curves: Curves, path: Path, across: str, up: str, *, frames: boo
                 axis.vlines(at, lows, highs, color=colour, linewidth=0.9)
             axis.set_title(panel, loc="left", fontsize=8)
             axis.set_ylabel(up, fontsize=7)
-            axis.set_xlabel(across)
-            if frames:
-                axis.set_xlim(left=0)
-                axis.xaxis.set_major_formatter(EngFormatter(sep=" "))
+            if across == "frames":
+                figures.frames_axis(axis)
             else:
+                axis.set_xlabel(across)
                 axis.set_xscale("symlog", linthresh=0.1)
-        handles = [
-            Line2D([], [], color=figures.colour_of(names, name), marker="o") for name in names
-        ]
+        handles = figures.legend_keys(names, marker="o")
         fig.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7)

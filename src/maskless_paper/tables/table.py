@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from maskless_paper.results import Cell
+from maskless_paper.study_files import Result
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -58,10 +59,26 @@ def text(cell: Cell | None, form: str = ".1f") -> str:
 
 
 def percent(cell: Cell | None) -> str:
+    """A share with its range: 62 % (50 to 75)."""
     if cell is None:
         return "–"
     mean, low, high = (f"{100 * x:.0f}" for x in (cell.mean, cell.low, cell.high))
     return f"{mean} % ({low} to {high})".replace("-", MINUS)
+
+
+def percent_of_mean(cell: Cell | None, digits: int = 0) -> str:
+    """Without the range."""
+    return "–" if cell is None else f"{100 * cell.mean:.{digits}f} %"
+
+
+def doubt(one: Cell, other: Cell) -> str:
+    """What follows a difference: whether the ranges overlap."""
+    return "" if one.above(other) or other.above(one) else " (in doubt)"
+
+
+def with_stand_in(result: Result, *notes: str) -> tuple[str, ...]:
+    """The notes of a table; the first says what was trained in place of the study, if so."""
+    return (result["stands_in"], *notes) if result["stands_in"] else notes
 
 
 RANGES = (

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-from maskless.conditions import condition
-from maskless_paper import results
-from maskless_paper.claims import paper
-from maskless_paper.run import Result
+from maskless_paper import reported, results
 from maskless_paper.studies import TABLE_ONE
+from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import MINUS, RANGES, Table, percent, text
+from maskless_paper.tables.table import MINUS, RANGES, Table, percent, text, with_stand_in
 
 HEADER = (
     *("condition", "frames", "oracle masks", "predicted masks", "no masks", "kept when predicted"),
@@ -23,36 +21,37 @@ NOTES = (
 )
 
 
-def tables(found: Results) -> list[Table]:
-    return [_table(result) for result in found.values()]
+def tables(studies: Results) -> list[Table]:
+    return [_table(result) for result in studies.values()]
 
 
 def _table(result: Result) -> Table:
     config = result["config"]
-    theirs = paper.TABLE.get((config["env"], config["net"]), {})
+    in_paper = reported.TABLE.get((config["env"], config["net"]), {})
     rows = []
     for frames in results.budgets(result):
         for name in results.conditions(result):
-            learned = condition(name).strength > 0
+            learned = results.has_classifier(name)
             rows.append(
                 (
                     f"`{name}`",
-                    results.millions(frames),
+                    results.format_frames(frames),
                     text(results.returns(result, name, "oracle", frames)),
                     text(results.returns(result, name, "predicted", frames)) if learned else "–",
                     text(results.returns(result, name, "none", frames)),
-                    percent(results.kept(result, name, frames=frames)) if learned else "–",
+                    percent(results.retained(result, name, frames=frames)) if learned else "–",
                     text(results.returns(result, name, "untrained", frames)),
-                    ", ".join(f"{x:.1f}" for x in theirs.get(name, ())).replace("-", MINUS) or "–",
+                    ", ".join(f"{x:.1f}" for x in in_paper.get(name, ())).replace("-", MINUS)
+                    or "–",
                 )
             )
-    title = f"{results.environment(result)}: return with and without the oracle"
-    notes = (result["stands_in"], *NOTES) if result["stands_in"] else NOTES
+    title = f"{results.setting(result)}: return with and without the oracle"
+    notes = with_stand_in(result, *NOTES)
     return Table(title, HEADER, tuple(rows), notes)
 
 
-def draw(found: Results, path: Path) -> None:
-    drawing.draw_returns(list(found.values()), path)
+def draw(studies: Results, path: Path) -> None:
+    drawing.draw_returns(list(studies.values()), path)
 
 
 EXPERIMENT = Experiment(

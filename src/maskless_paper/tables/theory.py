@@ -1,11 +1,12 @@
 """The paper's theory, statement by statement, as `maskless theory` checks it."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from maskless.provenance import provenance
-from maskless_paper.run import FORMAT, Result, Say
-from maskless_paper.studies import Scale
+from maskless_paper.plans import Scale
+from maskless_paper.study_files import FORMAT, Result
 from maskless_paper.tables.experiment import Experiment, Results
 from maskless_paper.tables.table import Table
 from maskless_paper.theory import Size, check_all
@@ -15,7 +16,7 @@ MDPS: dict[Scale, int] = {"smoke": 10, "cpu": 1000, "gpu": 1000, "paper": 1000}
 """Random MDPs for each statement."""
 
 
-def compute(scale: Scale, say: Say) -> dict[str, Result]:
+def compute(scale: Scale, say: Callable[[str], None]) -> dict[str, Result]:
     """All statements; half a minute on two cores."""
     began = time.monotonic()
     findings = check_all(Size(mdps=MDPS[scale]), lambda done, what: None)
@@ -26,19 +27,19 @@ def compute(scale: Scale, say: Say) -> dict[str, Result]:
     return {"theory": about | provenance() | {"seconds": seconds, "statements": statements}}
 
 
-def tables(found: Results) -> list[Table]:
+def tables(studies: Results) -> list[Table]:
     rows = [
         (statement["claim"], statement["paper"], statement["verdict"], statement["evidence"])
-        for statement in found["theory"]["statements"].values()
+        for statement in studies["theory"]["statements"].values()
     ]
     cells = tuple(tuple(text.replace("|", "\\|") for text in row) for row in rows)
     return [Table("Theory", ("statement", "in the paper", "verdict", "evidence"), cells)]
 
 
-def draw(found: Results, path: Path) -> None:
+def draw(studies: Results, path: Path) -> None:
     """The figures of `maskless theory`, in a folder of their own."""
     path.mkdir(parents=True, exist_ok=True)
-    draw_theory(found["theory"]["statements"], path)
+    draw_theory(studies["theory"]["statements"], path)
 
 
 EXPERIMENT = Experiment(

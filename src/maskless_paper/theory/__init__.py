@@ -1,11 +1,15 @@
 """The paper's theory, made executable: exact policy gradients for linear softmax policies.
 
-    problem = staircase_problem(alignment=0.8)            # Figure 1, before the ladder is seen
-    record = follow(problem, Training(steps=1000))        # exact gradient ascent
-    record.log_probability[-1]                            # log pi(descend | ladder)
+problem = staircase_problem(alignment=0.8)            # Figure 1, before the ladder is seen
+record = follow(problem, Training(steps=1000))        # exact gradient ascent
+record.log_probability[-1]                            # log pi(descend | ladder)
 
-`statements` holds every result of the paper, as printed and as corrected, with a check of each;
-`maskless theory` runs them all.
+mdp             small MDPs with features: random ones, and the paper's staircase
+gradients       values, visitation and exact gradients
+ascent          training by gradient ascent, and what becomes of one action's probability
+statements/     every result of the paper, as printed and as corrected, with a check of each
+finding         what a check found
+report          `maskless theory`: the findings as a table, a file and figures
 """
 
 from maskless_paper.theory.ascent import Iterate, Suppression, Training, ascend, follow

@@ -145,10 +145,11 @@ def follow(problem: Problem, training: Training, rng: Generator | None = None) -
     least_value: np.ndarray | float = np.inf
     least_gap: np.ndarray | float = np.inf
     theta = problem.zeros()
+    alignment = np.einsum("...sd,...d->...s", problem.features, problem.rare)
     for iterate in ascend(problem, training, rng):
         logs.append(policy_at_rare(problem, iterate.theta, masked=masked)[..., action])
         result, pi = iterate.result, np.exp(iterate.log_pi[..., action])
-        reach = result.visitation * np.einsum("...sd,...d->...s", problem.features, problem.rare)
+        reach = result.visitation * alignment
         rates.append(training.rate * (reach * pi * np.abs(result.advantages[..., action])).sum(-1))
         bonus = iterate.log_pi[..., action] + entropy(iterate.log_pi)
         bonuses.append((reach * pi * bonus).sum(-1))

@@ -6,8 +6,11 @@ import json
 import pytest
 from rich.console import Console
 
+import maskless_paper.theory
 from maskless import MasklessError
 from maskless.cli.theory import Theory
+from maskless_paper import study_files
+from maskless_paper.tables import theory
 from maskless_paper.theory import Finding
 from maskless_paper.theory.report import draw_theory, print_theory, save_theory
 
@@ -48,15 +51,30 @@ def test_a_verdict_follows_from_what_was_found(printed, corrected, verdict):
 
 
 def test_the_command_stops_with_an_error_when_a_correction_fails(findings, tmp_path, monkeypatch):
-    import maskless_paper.theory
-
     failing = Finding("claim", "here", False, False, "evidence", {})
+    monkeypatch.setattr(maskless_paper.theory.report, "draw_theory", lambda *arguments: [])
     monkeypatch.setattr(
         maskless_paper.theory, "check_all", lambda size, progress: findings | {"theorem": failing}
     )
     with pytest.raises(SystemExit, match="1"):
         Theory(out=tmp_path).run()
     assert (tmp_path / "theory.json").exists()
+
+
+def test_the_experiment_is_what_the_command_checks(findings, tmp_path, monkeypatch):
+    sizes, said = [], []
+
+    def check_all(size, progress):
+        sizes.append(size.mdps)
+        return findings
+
+    monkeypatch.setattr(theory, "check_all", check_all)
+    (result,) = theory.compute("smoke", said.append).values()
+    assert sizes == [10] == [result["mdps"]]
+    assert said == ["theory: 20 statements checked."]
+    study_files.write_result(tmp_path / "theory.json", result)
+    (table,) = theory.tables(study_files.read_studies(tmp_path))
+    assert [row[2] for row in table.rows] == [one.verdict for one in findings.values()]
 
 
 def test_nothing_to_check_is_refused(tmp_path):

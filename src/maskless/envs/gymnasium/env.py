@@ -1,4 +1,4 @@
-"""Any Gymnasium environment: `maskless.make("gymnasium:Taxi-v3")`.
+"""Any Gymnasium environment: `maskless.make("gymnasium:Taxi-v3")`, or `HostEnvironment.of(env)`.
 
 Such an environment is a Python object and not a pure function, so it cannot be compiled: it is
 played in worker processes (vector.py) and learned in by `maskless.training.gymnasium_program`.
@@ -8,274 +8,186 @@ it has, in this order. One that has none can be trained `unmasked`, and a policy
 own masks can act in it.
 """
 
+import contextlib
+import copy
+import dataclasses
 import importlib
-import re
-from typing import Any, ClassVar, Literal, NoReturn
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, NoReturn
 
 import gymnasium
 import jax
-import numpy as np
 from gymnasium import spaces
-from jaxtyping import Bool, Float
 
 from maskless.envs.base import Environment, Observation
+from maskless.envs.gymnasium.game import Game, MaskSource, find_mask_source, game_error, reason
 from maskless.errors import MasklessError
-from minihax import from_nle
 
 PREFIX = "gymnasium:"
-MASK = "action_mask"
-"""The key of the mask in `info` or in a dict observation."""
-MaskSource = Literal["method", "info", "observation", "none"]
-Seen = tuple[Observation, Bool[np.ndarray, " actions"]]
-"""An observation and the mask of the same state."""
+Factory = Callable[[], gymnasium.Env]
+# The beginning of a name -> the module whose `adapter(name)` knows more about such environments
+# than Gymnasium's conventions say.
+_ADAPTER_MODULES = {
+    "MiniHack-": "maskless.envs.gymnasium.nethack",
+    "NetHack": "maskless.envs.gymnasium.nethack",
+}
 
-# Importing these registers their environments.
-_REGISTERED_BY = {"MiniHack-": "minihack", "NetHack": "nle"}
-_NETHACK_KEYS = ("glyphs", "blstats", "message")
-_ABORTED = -1  # NLE's end_status of an episode that ran out of time
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """How to play an environment; by default as Gymnasium's conventions say."""
+
+    game: type[Game] = Game
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of `gymnasium.make`, where the user gives no others."""
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Of the `HostEnvironment`, instead of what the environment says of itself."""
 
 
 class HostEnvironment(Environment):
     """What is known about a Gymnasium environment before it is played.
 
     It has the names and shapes of every other environment; what would play it inside JAX is
-    refused. MiniHack's corridors and mazes show what our own ones show, so that a policy trained
-    there can act here.
+    refused.
     """
 
-    rule_sets: ClassVar[tuple[str, ...]] = ("its own",)
+    rule_sets: ClassVar[tuple[str, ...]] = ("environment",)
     exact_rules: ClassVar[str | None] = None
-    rules = "its own"
+    rules = "environment"
     runs_on_host = True
+    mask_source: MaskSource
 
     def __init__(self, id: str, *, workers: int | None = None, **options: Any):
         """`id`: "gymnasium:" and what `gymnasium.make` takes, "module:Name-v0" included.
         `workers`: processes that play, by default one per core; 0 plays in this process.
         `options` go to `gymnasium.make`."""
+        name = id.removeprefix(PREFIX)
+        try:
+            adapter = _adapter(name)
+            # Its checker looks at every step of every game, and warns about other conventions.
+            options = {"disable_env_checker": True, **adapter.options, **options}
+            env = gymnasium.make(name, **options)
+            assert env.spec is not None
+        except Exception as error:  # anything can go wrong in other people's constructors
+            raise MasklessError(
+                f"Gymnasium cannot make {name!r} ({reason(error)}): check the name, the options,"
+                " and that the package it comes from is installed."
+            ) from error
+        self._describe(id, env, partial(gymnasium.make, env.spec), workers, adapter)
+
+    @classmethod
+    def of(cls, env: gymnasium.Env | Factory, *, workers: int | None = None) -> "HostEnvironment":
+        """An environment object, or a class or function that makes one, also when it is defined in
+        a notebook. An object is not played itself: its games are made from its `spec` if that can
+        be made again, and are deep copies otherwise. `workers`: as above."""
+        if isinstance(env, gymnasium.Env):
+            factory = _factory_of(env)
+        elif callable(env):
+            factory = env
+        else:
+            raise MasklessError(
+                f"{env!r} is neither a Gymnasium environment nor a function that makes one."
+            )
+        try:
+            game = factory()
+        except Exception as error:
+            name = getattr(env, "__name__", type(env).__name__)
+            raise game_error(f"object:{name}", "its constructor", error) from error
+        if not isinstance(game, gymnasium.Env):
+            raise MasklessError(f"{env!r} makes {game!r}, which is no Gymnasium environment.")
+        if callable(env) and factory().unwrapped is game.unwrapped:
+            raise MasklessError(
+                f"{env!r} returns the same environment again: make a new one in each call, or give"
+                " the environment itself."
+            )
+        host = cls.__new__(cls)
+        id = f"object:{type(game.unwrapped).__name__}"
+        host._describe(id, game, factory, workers, Adapter())
+        return host
+
+    def _describe(
+        self, id: str, env: gymnasium.Env, make: Factory, workers: int | None, adapter: Adapter
+    ) -> None:
+        """Sets all attributes from `env`, which is closed afterwards; `make` makes others."""
         if workers is not None and (not isinstance(workers, int) or workers < 0):
             raise MasklessError(f"workers must be a number of processes, not {workers!r}.")
-        self.id = id
-        self.workers = workers
-        name = id.removeprefix(PREFIX)
-        self._counterpart = _counterpart_id(name)
-        if self._counterpart is not None:
-            options = {"observation_keys": _NETHACK_KEYS, **options}
-        env = _make(name, options)
-        try:
-            self._describe(env)
-        finally:
-            env.close()
-
-    def _describe(self, env: gymnasium.Env) -> None:
-        if env.spec is None:
-            raise MasklessError(f"{self.id} has no spec, so that no worker could make it again.")
         if not isinstance(env.action_space, spaces.Discrete):
             raise MasklessError(
-                f"{self.id} has the action space {env.action_space}: masks need discrete actions;"
-                " wrap it so that its actions are numbered."
+                f"{id} has the action space {env.action_space}: masks need discrete actions; wrap"
+                " it so that its actions are numbered."
             )
-        self.spec = env.spec
-        self.episode_limit = env.spec.max_episode_steps or 0
+        self.id, self.workers, self._make, self._adapter = id, workers, make, adapter
+        self.episode_limit = (env.spec.max_episode_steps if env.spec else None) or 0
         self.action_names = _action_names(env, int(env.action_space.n))
-        raw, info = env.reset(seed=0)
-        self.mask_source = _mask_source(env, raw, info)
+        try:
+            self.mask_source = find_mask_source(env, *env.reset(seed=0))
+            observation, _ = self._game(env).reset(seed=0)
+        except Exception as error:
+            raise game_error(id, "reset", error) from error
+        finally:
+            env.close()
         self.has_masks = self.mask_source != "none"
-        game = self._game(env)
-        if self._counterpart is not None:
-            from maskless.envs.registry import make
-
-            ours = make(self._counterpart)
-            self.episode_limit, self.action_names = ours.episode_limit, ours.action_names
-        observation, _ = game.reset(seed=0)
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), observation)
+        for name, value in adapter.attributes.items():
+            setattr(self, name, value)
 
     @property
     def observation_shapes(self) -> Observation:
         return self._shapes
 
-    def play(self) -> "Game":
+    def play(self) -> Game:
         """One new game, to be played in this process."""
-        return self._game(gymnasium.make(self.spec))
+        return self._game(self._make())
 
-    def _game(self, env: gymnasium.Env) -> "Game":
-        kind = Game if self._counterpart is None else NetHackGame
-        return kind(self.id, env, self.mask_source)
+    def _game(self, env: gymnasium.Env) -> Game:
+        return self._adapter.game(self.id, env, self.mask_source)
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """In place of everything that would play inside JAX."""
         raise MasklessError(
             f"{self.id} is played in Python processes and not inside JAX: use it for training and"
             " evaluation (maskless.training.gymnasium_program), or play one yourself with play()."
         )
 
-    def reset(self, key: Any, params: Any = None) -> NoReturn:
-        """Refused."""
-        self._refuse()
-
-    def step(self, key: Any, state: Any, action: Any, params: Any = None) -> NoReturn:
-        """Refused."""
-        self._refuse()
-
-    def observe(self, state: Any) -> NoReturn:
-        """Refused."""
-        self._refuse()
-
-    def validity(self, state: Any, params: Any = None) -> NoReturn:
-        """Refused."""
-        self._refuse()
+    reset = step = observe = validity = _refuse
 
 
-class Game:
-    """One Gymnasium environment with our conventions: arrays to look at, and a mask with each."""
-
-    def __init__(self, id: str, env: gymnasium.Env, mask_source: MaskSource):
-        self.id = id
-        self.env = env
-        self._source = mask_source
-        space: Any = env.action_space
-        self._first_action, self._num_actions = int(space.start), int(space.n)
-
-    def reset(self, seed: int) -> Seen:
-        """A new episode, decided by `seed`."""
-        return self._see(*self.env.reset(seed=seed))
-
-    def step(self, action: int) -> tuple[Seen | None, Observation, float, bool, bool]:
-        """What is seen now (None: the episode is over), the observation of this very state,
-        the reward, and whether the episode was terminated or truncated (never both)."""
-        raw, reward, terminated, truncated, info = self.env.step(self._first_action + int(action))
-        truncated = self._truncated(terminated, truncated, info)
-        over = bool(terminated or truncated)
-        # Where an episode is over there is nothing to choose, and often no valid action.
-        seen = None if over else self._see(raw, info)
-        observation = self._arrays(raw) if seen is None else seen[0]
-        return seen, observation, float(reward), over and not truncated, truncated
-
-    def close(self) -> None:
-        self.env.close()
-
-    def _truncated(self, terminated: bool, truncated: bool, info: dict[str, Any]) -> bool:
-        return bool(truncated and not terminated)
-
-    def _arrays(self, raw: Any) -> Observation:
-        return arrays(self.env.observation_space, raw)
-
-    def _see(self, raw: Any, info: dict[str, Any]) -> Seen:
-        return self._arrays(raw), self._mask(raw, info)
-
-    def _mask(self, raw: Any, info: dict[str, Any]) -> Bool[np.ndarray, " actions"]:
-        if self._source == "none":
-            return np.ones(self._num_actions, bool)
-        if self._source == "method":
-            given = self.env.get_wrapper_attr("action_masks")()
-        else:
-            given = (info if self._source == "info" else raw).get(MASK)
-        if given is None or np.shape(given) != (self._num_actions,):
-            what = "no mask" if given is None else f"a mask of shape {np.shape(given)}"
-            raise MasklessError(
-                f"{self.id} gave {what} with an observation: it must give one of shape"
-                f" ({self._num_actions},) with each."
-            )
-        mask = np.asarray(given).astype(bool)
-        if not mask.any():
-            raise MasklessError(
-                f"{self.id} gave a mask without any valid action: at least one must be valid in"
-                " every state that is not the end of an episode."
-            )
-        return mask
+def _adapter(name: str) -> Adapter:
+    for prefix, module in _ADAPTER_MODULES.items():
+        if name.startswith(prefix):
+            return importlib.import_module(module).adapter(name)
+    return Adapter()
 
 
-class NetHackGame(Game):
-    """MiniHack's corridors and mazes, seen as our own ones are."""
-
-    _previous_action: int | None = None
-
-    def reset(self, seed: int) -> Seen:
-        """A new episode, decided by `seed`."""
-        # NLE ignores reset's seed; without `reseed` nothing but the seed decides the game.
-        game: Any = self.env.unwrapped
-        game.seed(seed, seed, reseed=False)
-        self._previous_action = None
-        return super().reset(seed)
-
-    def step(self, action: int) -> tuple[Seen | None, Observation, float, bool, bool]:
-        self._previous_action = int(action)
-        return super().step(action)
-
-    def _truncated(self, terminated: bool, truncated: bool, info: dict[str, Any]) -> bool:
-        aborted = int(info["end_status"]) == _ABORTED
-        return aborted or super()._truncated(terminated, truncated, info)
-
-    def _arrays(self, raw: Any) -> Observation:
-        return from_nle(raw, self._previous_action, num_actions=self._num_actions)
-
-
-def arrays(space: spaces.Space, value: Any) -> Observation:
-    """An element of `space` as arrays: float32, numbers from closed lists one-hot, images (all
-    that is uint8) divided by the largest number their space allows, without an `action_mask`."""
-    match space:
-        case spaces.Dict():
-            parts = {name: part for name, part in space.items() if name != MASK}
-            return {name: arrays(part, value[name]) for name, part in parts.items()}
-        case spaces.Tuple():
-            return tuple(arrays(part, v) for part, v in zip(space.spaces, value, strict=True))
-        case spaces.Discrete():
-            return _one_hot(int(value) - int(space.start), int(space.n))
-        case spaces.MultiDiscrete():
-            numbers = (np.asarray(value) - space.start).ravel()
-            sizes = space.nvec.ravel()
-            return np.concatenate([_one_hot(*pair) for pair in zip(numbers, sizes, strict=True)])
-        case spaces.Box() if space.dtype == np.uint8:
-            return np.asarray(value, np.float32) / np.float32(max(space.high.max(), 1))
-        case spaces.Box() | spaces.MultiBinary():
-            return np.asarray(value, np.float32)
-    raise MasklessError(
-        f"An observation of the kind {type(space).__name__} is not understood: wrap the environment"
-        " so that it shows arrays, numbers, or dicts and tuples of them."
-    )
-
-
-def _one_hot(number: int, size: int) -> Float[np.ndarray, " size"]:
-    row = np.zeros(int(size), np.float32)
-    row[number] = 1.0
-    return row
-
-
-def _make(name: str, options: dict[str, Any]) -> gymnasium.Env:
+def _factory_of(env: gymnasium.Env) -> Factory:
+    """Makes environments like `env`, in this process and in others."""
+    spec = env.spec
+    if spec is not None and not _defined_in_main(spec):
+        make = partial(gymnasium.make, spec, disable_env_checker=True)
+        with contextlib.suppress(Exception):  # a wrapper may not say how it was made
+            make().close()
+            return make
     try:
-        for beginning, module in _REGISTERED_BY.items():
-            if name.startswith(beginning):
-                importlib.import_module(module)
-        # Its checker looks at every step of every environment, and warns about other conventions.
-        return gymnasium.make(name, disable_env_checker=True, **options)
-    except Exception as error:  # anything can go wrong in other people's constructors
-        reason = " ".join(str(error).split()).rstrip(".")
+        return partial(copy.deepcopy, copy.deepcopy(env))  # the user may go on to use `env`
+    except Exception as error:
         raise MasklessError(
-            f"Gymnasium cannot make {name!r} ({type(error).__name__}: {reason}): check the name,"
-            " the options, and that the package it comes from is installed."
+            f"{env!r} cannot be copied ({reason(error)}): give a function that makes it instead,"
+            " such as its class."
         ) from error
 
 
-def _mask_source(env: gymnasium.Env, raw: Any, info: dict[str, Any]) -> MaskSource:
-    if env.has_wrapper_attr("action_masks"):
-        return "method"
-    if MASK in info:
-        return "info"
-    return "observation" if isinstance(raw, dict) and MASK in raw else "none"
+def _defined_in_main(spec: Any) -> bool:
+    """Whether a worker process, which has another `__main__`, would look there in vain."""
+    parts = (spec, *spec.additional_wrappers)
+    return any(str(part.entry_point).startswith("__main__:") for part in parts)
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """The environment's own names, where it has them under one of the two usual ones."""
+    """The names that the environment gives its actions, under one of the two usual attributes."""
     for attribute in ("action_names", "get_action_meanings"):
-        found: Any = getattr(env.unwrapped, attribute, None)
-        names = [str(name) for name in (found() if callable(found) else found or ())]
+        value: Any = getattr(env.unwrapped, attribute, None)
+        names = [str(name) for name in (value() if callable(value) else value or ())]
         if len(names) == count:
             return tuple(names)
     return tuple(f"action-{number}" for number in range(count))
-
-
-def _counterpart_id(name: str) -> str | None:
-    """The environment of ours that plays the same game, if there is one."""
-    if found := re.fullmatch(r"MiniHack-Corridor-R([235])-v0", name):
-        return f"minihack-corridor-r{found[1]}"
-    if found := re.fullmatch(r"MiniHack-MazeWalk-(Mapped-)?(9x9|15x15|45x19)-v0", name):
-        return f"mazewalk-{found[2]}" + ("-mapped" if found[1] else "")
-    return None

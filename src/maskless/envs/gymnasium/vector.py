@@ -1,32 +1,35 @@
-"""Many Gymnasium environments at once, played in worker processes.
+"""Many Gymnasium environments at once, in the worker processes of Gymnasium's `AsyncVectorEnv`.
 
-Each worker steps its share of them one by one: a process per environment would spend its time on
-waking up. The interface is `VectorEnv`'s, but the worlds are outside: `step` changes them.
+A process per game would spend its time on waking up: each sub-environment of the AsyncVectorEnv is
+a batch of games (batch.py). The interface is `VectorEnv`'s, but the games are outside: `step`
+changes them.
 """
 
 import contextlib
 import dataclasses
-import multiprocessing
+import multiprocessing.connection
 import os
-import pickle
 import signal
-import traceback
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import jax
 import numpy as np
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from jaxtyping import Int
 
-from maskless.envs.gymnasium.env import HostEnvironment, Seen
-from maskless.envs.vector import Episodes, First, Step
+from maskless.envs.gymnasium.batch import GameBatch
+from maskless.envs.gymnasium.env import HostEnvironment
+from maskless.envs.gymnasium.game import reason
+from maskless.envs.vector import First, Step
 from maskless.errors import MasklessError
 
 _SECONDS_TO_STOP = 2.0
 # A worker leaves the accelerator and the other cores to the learner.
-_WORKER_SETTINGS = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+_WORKER_VARIABLES = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
 
 
 class HostVectorEnv:
@@ -36,40 +39,49 @@ class HostVectorEnv:
     def __init__(self, env: HostEnvironment, num_envs: int):
         self.env = env
         self.num_envs = num_envs
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        workers = min(num_envs, (cores or 1) if env.workers is None else env.workers)
-        if not workers:
-            self._crews: list[Crew | Worker] = [Crew(env, num_envs)]
-        else:
-            shares = np.array_split(np.arange(num_envs), workers)
-            self._crews = [Worker(env, len(share)) for share in shares]
-        ends = np.cumsum([crew.count for crew in self._crews])
-        self._cuts = ends[:-1]
+        workers = min(num_envs, _cores() if env.workers is None else env.workers)
+        numbers = np.array_split(np.arange(num_envs), max(workers, 1))
+        counts = [len(batch) for batch in numbers]
+        self._splits = np.cumsum(counts)[:-1]
+        # Where the games are among the rows of all batches, which are of one size.
+        self._rows = np.concatenate([i * counts[0] + np.arange(n) for i, n in enumerate(counts)])
+        self._actions = np.full((len(counts), counts[0]), -1)
+        make = [partial(GameBatch, env, i, n, counts[0]) for i, n in enumerate(counts)]
+        self._layout = jax.tree.structure(make[0]().outcome)
+        self._batches = Workers(env, make) if workers else SyncVectorEnv(make, copy=False)
 
     def reset(self, seeds: Sequence[Sequence[int]]) -> First:
         """A new episode in every environment. `seeds`: some numbers for each, which decide this
         episode and all that follow."""
-        shares = np.split(np.asarray(seeds, np.int64) % 2**32, self._cuts)
-        return self._all("reset", shares)
+        seeds_of_batches = np.split(np.asarray(seeds, np.int64) % 2**32, self._splits)
+        step = self._request("reset", options={"seeds": seeds_of_batches})
+        return First(step.observation, step.mask)
 
     def step(self, actions: Int[np.ndarray, " envs"]) -> Step:
         """One step of every environment; finished ones begin their next episode. An environment
         with the action -1 is left alone."""
-        return self._all("step", np.split(actions, self._cuts))
+        self._actions.flat[self._rows] = actions
+        step = self._request("step", self._actions)
+        if step.done.any():
+            return step
+        # The same object, which is then sent to the learner once.
+        return dataclasses.replace(step, final_observation=step.observation)
 
-    def _all(self, method: str, shares: Sequence[np.ndarray]) -> Any:
+    def _request(self, method: str, *args: Any, **kwargs: Any) -> Step:
         try:
-            for crew, share in zip(self._crews, shares, strict=True):
-                crew.ask(method, share)
-            answers = [crew.answer() for crew in self._crews]
-        except BaseException:  # whoever is still at work would answer the wrong question next
+            leaves, *_, infos = getattr(self._batches, method)(*args, **kwargs)
+            if "error" in infos:
+                number = infos["_error"].argmax()
+                cause = RuntimeError(infos["traceback"][number])
+                raise MasklessError(infos["error"][number]) from cause
+        except BaseException:  # a worker that is still at work would answer the next request
             self.close()
             raise
-        return answers[0] if len(answers) == 1 else _side_by_side(answers)
+        rows = [leaf.reshape(-1, *leaf.shape[2:])[self._rows] for leaf in leaves]  # copies
+        return jax.tree.unflatten(self._layout, rows)
 
     def close(self) -> None:
-        for crew in self._crews:
-            crew.close()
+        self._batches.close()
 
     def __enter__(self) -> "HostVectorEnv":
         return self
@@ -78,190 +90,97 @@ class HostVectorEnv:
         self.close()
 
 
-class Crew:
-    """Some environments in this process, stepped one after the other."""
+class Workers(AsyncVectorEnv):
+    """An AsyncVectorEnv that can lose a worker without waiting for it for ever, and whose workers
+    leave Ctrl-C to the learner."""
 
-    def __init__(self, env: HostEnvironment, count: int):
-        self.count = count
+    def __init__(self, env: HostEnvironment, make_batches: Sequence[Callable[[], GameBatch]]):
         self._id = env.id
-        self._games = [env.play() for _ in range(count)]
-        self._seen: list[Seen] = []
-        self._answer: Any = None
-
-    def ask(self, method: str, share: np.ndarray) -> None:
-        """Does it; `answer` gives the result."""
         try:
-            self._answer = getattr(self, method)(share)
-        except MasklessError:
+            cloudpickle.dumps(env)
+        except Exception as error:  # anything can go wrong in other people's classes
+            raise MasklessError(
+                f"{env.id} cannot be sent to a worker process ({reason(error)}): give a function"
+                " that makes it there, or workers=0."
+            ) from error
+        make = [partial(_in_worker, os.getpid(), batch) for batch in make_batches]
+        try:
+            with self._death_as_sentence(), _environment_variables(_WORKER_VARIABLES):
+                super().__init__(make, context="spawn", copy=False)  # a fork copies JAX's locks
+        except BaseException:
+            self.close()
             raise
-        except Exception as error:  # anything can go wrong in other people's environments
-            raise MasklessError(_sentence(self._id, method, error)) from error
+        # Before multiprocessing itself waits, when the interpreter ends, for workers to end.
+        Finalize(self, _stop, (self.processes, self.parent_pipes), exitpriority=10)
 
-    def answer(self) -> Any:
-        return self._answer
+    def reset(self, **kwargs: Any) -> Any:
+        with self._death_as_sentence():
+            return super().reset(**kwargs)
 
-    def reset(self, seeds: Int[np.ndarray, "envs numbers"]) -> First:
-        self._dice = [np.random.default_rng(numbers.tolist()) for numbers in seeds]
-        zeros: Any = np.zeros(self.count, np.int32)
-        self._episodes = Episodes(zeros.astype(np.float32), zeros, zeros)
-        self._seen = [self._new_episode(number) for number in range(self.count)]
-        return First(*_stack(self._seen))
+    def step(self, actions: Any) -> Any:
+        with self._death_as_sentence():
+            return super().step(actions)
 
-    def step(self, actions: Int[np.ndarray, " envs"]) -> Step:
-        reward: Any = np.zeros(self.count, np.float32)
-        ended: Any = np.zeros((2, self.count), bool)
-        terminated, truncated = ended
-        finals = [observation for observation, _ in self._seen]
-        for number, action in enumerate(actions):
-            if action < 0:
-                continue
-            seen, finals[number], *outcome = self._games[number].step(action)
-            reward[number], terminated[number], truncated[number] = outcome
-            self._seen[number] = self._new_episode(number) if seen is None else seen
-        done = terminated | truncated
-        episodes = dataclasses.replace(
-            self._episodes,
-            returns=self._episodes.returns + reward,
-            lengths=self._episodes.lengths + (actions >= 0).astype(np.int32),
-        )
-        self._episodes = jax.tree.map(lambda x: np.where(done, x.dtype.type(0), x), episodes)
-        observation, mask = _stack(self._seen)
-        return Step(
-            observation=observation,
-            mask=mask,
-            reward=reward,
-            done=done,
-            terminated=terminated,
-            truncated=truncated,
-            # The same object where nothing ended: it is then sent to the learner once.
-            final_observation=_stack(finals) if done.any() else observation,
-            episodes=episodes,
-        )
+    def close_extras(self, *args: Any, **kwargs: Any) -> None:
+        """Gymnasium's waits for ever for the answer of a worker that has died."""
+        _stop(getattr(self, "processes", ()), getattr(self, "parent_pipes", ()))
 
-    def _new_episode(self, number: int) -> Seen:
-        return self._games[number].reset(int(self._dice[number].integers(2**31)))
-
-    def close(self) -> None:
-        for game in self._games:
-            game.close()
-        self._games = []
-
-
-class Worker:
-    """A crew in a process of its own."""
-
-    def __init__(self, env: HostEnvironment, count: int):
-        self.count = count
-        self._id = env.id
-        context = multiprocessing.get_context("spawn")  # a fork would copy JAX's locks
-        self._pipe, far_end = context.Pipe()
-        self._process = context.Process(target=_work, args=(far_end, env, count), daemon=True)
-        with _environment_variables(_WORKER_SETTINGS):
-            try:
-                self._process.start()
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise MasklessError(
-                    f"{self._id} cannot be sent to a worker process ({error}): register it with a"
-                    " class that can be imported, or give the option workers=0."
-                ) from error
-        far_end.close()  # so that the end of the process is the end of the pipe
-        self.close = Finalize(self, _stop, (self._process, self._pipe), exitpriority=10)
-
-    def ask(self, method: str, share: np.ndarray) -> None:
-        with self._naming_the_dead():
-            self._pipe.send((method, share))
-
-    def answer(self) -> Any:
-        with self._naming_the_dead():
-            answer = self._pipe.recv()
-        if isinstance(answer, Failure):
-            raise MasklessError(answer.sentence) from RuntimeError(answer.trace)
-        return answer
+    def __del__(self) -> None:
+        """Nothing: `Finalize` has ended the workers, also where modules are being unloaded."""
 
     @contextlib.contextmanager
-    def _naming_the_dead(self) -> Iterator[None]:
+    def _death_as_sentence(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, OSError) as error:
-            self._process.join(_SECONDS_TO_STOP)
+        except (EOFError, OSError) as error:  # a pipe has lost its other end
+            processes = {process.sentinel: process for process in getattr(self, "processes", ())}
+            ended = multiprocessing.connection.wait(list(processes), _SECONDS_TO_STOP)
+            for sentinel in ended:
+                processes[sentinel].join()
+            codes = [processes[sentinel].exitcode for sentinel in ended]
             raise MasklessError(
-                f"A worker process of {self._id} died (exit code {self._process.exitcode}): the"
+                f"A worker process of {self._id} died (exit code {', '.join(map(str, codes))}): the"
                 " environment crashed it, or the memory is full; try the option workers=0 or fewer"
                 " environments."
             ) from error
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """What a worker says when its environment cannot go on."""
-
-    sentence: str
-    trace: str
-
-
-def _work(pipe: Connection, env: HostEnvironment, count: int) -> None:
-    """The life of a worker: it ends when the other end of the pipe is closed."""
-    # Ctrl-C reaches all processes of a terminal, but the learner decides when to stop.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    crew = None
-    with contextlib.suppress(OSError):
-        try:
-            crew = Crew(env, count)
-            while (request := _next(pipe)) is not None:
-                crew.ask(*request)
-                pipe.send(crew.answer())
-        except MasklessError as error:
-            pipe.send(Failure(str(error), traceback.format_exc()))
-        except Exception as error:
-            pipe.send(Failure(_sentence(env.id, "its constructor", error), traceback.format_exc()))
-        finally:
-            if crew is not None:
-                crew.close()
+def _in_worker(learner: int, make_batch: Callable[[], GameBatch]) -> GameBatch:
+    """`make_batch()`; AsyncVectorEnv calls it in each worker, and once in the learner's process."""
+    if os.getpid() != learner:
+        # Ctrl-C reaches all processes of a terminal, but the learner decides when to stop.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+    return make_batch()
 
 
-def _next(pipe: Connection) -> tuple[str, np.ndarray] | None:
-    """The next request; None: there will be none."""
-    try:
-        return pipe.recv()
-    except (EOFError, OSError):
-        return None
-
-
-def _sentence(id: str, where: str, error: Exception) -> str:
-    reason = " ".join(str(error).split()).rstrip(".")
-    return (
-        f"{id} failed in {where} ({type(error).__name__}: {reason}): mend the environment, or leave"
-        " out what leads there."
-    )
-
-
-def _stop(process: Any, pipe: Connection) -> None:
-    pipe.close()
-    process.join(_SECONDS_TO_STOP)
-    if process.is_alive():  # in the middle of a long step
-        process.kill()
-        process.join()
+def _stop(processes: Sequence[Any], pipes: Sequence[Any]) -> None:
+    """Tells workers to close their games and to end; kills those that do not."""
+    for pipe in pipes:
+        with contextlib.suppress(OSError):  # it has ended already
+            pipe.send(("close", None))
+    for process in processes:
+        process.join(_SECONDS_TO_STOP)
+        if process.is_alive():  # in the middle of a long step
+            process.kill()
+            process.join()
+    for pipe in pipes:
+        pipe.close()
 
 
 @contextlib.contextmanager
 def _environment_variables(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in values:
+            del os.environ[name]
+        os.environ.update(before)
 
 
-def _stack(parts: Sequence[Any]) -> Any:
-    """One more axis in front."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
-
-
-def _side_by_side(parts: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
