@@ -97,7 +97,8 @@ class Learner:
             )
         batch = self._batch(ppo, state, actor, rollout, bonus)
         with jax.named_scope("learning"):
-            samples = batch if self.net.recurrent else batch.flat()
+            recurrent = getattr(self.net, "recurrent", True)  # a user's own may not say
+            samples = batch if recurrent else batch.flat()
             (params, optimizer), terms = jax.lax.scan(
                 partial(gradient_step, self.net, self.optimizer(ppo), ppo, condition, samples),
                 (state.params, state.optimizer),

@@ -124,8 +124,8 @@ def _network(config: Config, env: Environment, net: Any, encoder: Any) -> Networ
 
 def _checked(request: Request) -> Request:
     config, net = request.config, request.net
-    unit = getattr(net, "rollout_unit", 1)
-    configuration.check(config, recurrent=net.recurrent, rollout_unit=unit)
+    recurrent, unit = getattr(net, "recurrent", True), getattr(net, "rollout_unit", 1)
+    configuration.check(config, recurrent=recurrent, rollout_unit=unit)
     _check_masks(config, request.env)
     for name in config.conditions:
         if condition(name).detached and not isinstance(net, Network):
