@@ -4,13 +4,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-fast lint bench clean
 
 demo: $(READY)  ## the main thing, in a few minutes
 	$(BIN)/maskless demo
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
+
+test-fast: $(READY)  ## the inner loop: all but the slow ones
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow" $(PYTEST)
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
@@ -31,4 +34,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:  ## forget the virtual environment and all results that were not committed
-	rm -rf .venv runs
+	rm -rf .venv runs .jax_cache

@@ -5,7 +5,6 @@ python benchmarks/act.py --nets mlp gru --out results/bench/act.json
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +19,7 @@ from rich.table import Table
 import maskless
 from maskless.files import write_json
 from maskless.nets import make_net
-from maskless.policy.acting import Policy, load
-from maskless.policy.artifact import save_policy
+from maskless.policy import Policy, policy_of
 from maskless.policy.export import NEXT, needs_batch, onnx_runner, step_function, to_onnx
 from maskless.provenance import provenance
 
@@ -32,16 +30,14 @@ TURNS = 5
 def make_policy(env_id: str, net_name: str) -> Policy:
     """A policy of the paper's size. Its weights are drawn at random: they change no time."""
     env = maskless.make(env_id)
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
     net = make_net(net_name, num_actions=env.num_actions, encoder=env.encoder)
-    zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), observation)
+    zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), env.observation_shapes)
     shapes = jax.eval_shape(
         net.init, jax.random.key(0), net.initial_carry(1), zeros, jnp.ones((1, 1), bool)
     )
-    dice = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: (0.05 * dice.normal(size=x.shape)).astype(np.float32), shapes)
-    with tempfile.TemporaryDirectory() as folder:
-        return load(save_policy(Path(folder) / "policy", net, params, env))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: (0.05 * rng.normal(size=x.shape)).astype(np.float32), shapes)
+    return policy_of(net, params, env)
 
 
 def native(policy: Policy, batch: int) -> Callable[[], None]:
@@ -62,12 +58,12 @@ def onnx(policy: Policy, batch: int) -> Callable[[], None]:
     run = onnx_runner(to_onnx(policy, batch if needs_batch(policy) else None))
     step = step_function(policy)
     inputs = {name: np.zeros((batch, *x.shape), x.dtype) for name, x in step.inputs.items()}
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def act() -> None:
         outputs = run(inputs)
         inputs.update({name: outputs[NEXT + name] for name in step.carry})
-        gumbel = dice.gumbel(size=outputs["log_probs"].shape)
+        gumbel = rng.gumbel(size=outputs["log_probs"].shape)
         np.argmax(outputs["log_probs"] + gumbel, axis=-1)
 
     return act

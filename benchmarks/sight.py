@@ -11,9 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from minihax.level import bitmaps
 from minihax.level.terrain import HEIGHT, WIDTH
-from minihax.sight import free_view
+from minihax.sight import bitmaps, free_view
 from minihax.sight import kernel as sight_kernel
 
 

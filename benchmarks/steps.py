@@ -1,4 +1,4 @@
-"""One step of many Craftax worlds: as upstream writes it, and without loops (`envs/straight.py`).
+"""One step of many Craftax worlds: as upstream writes it, and without loops (`loopless.py`).
 
     python benchmarks/steps.py [--envs 1024 16384] [--games craftax-classic craftax] [--out FILE]
 
@@ -19,7 +19,7 @@ from rich.table import Table
 
 import maskless
 from maskless.benchmark.profiling import profile
-from maskless.envs.craftax.loopless import straight
+from maskless.envs.craftax.loopless import loopless
 from maskless.files import write_json
 from maskless.provenance import provenance
 
@@ -42,7 +42,7 @@ def compile_play(game: str, variant: str, envs: int, worlds: Any) -> Any:
         return env._upstream.step_env(key, state, action, params)[1:4]
 
     below = VARIANTS[variant]
-    step = jax.vmap(play_one if below is None else straight(play_one, select_below=below))
+    step = jax.vmap(play_one if below is None else loopless(play_one, select_below=below))
 
     def play(states: Any, key: Any) -> Any:
         def one(states: Any, key: Any) -> Any:

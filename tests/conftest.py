@@ -1,11 +1,19 @@
-"""What is compiled once in a run of the tests, by any of its processes, is not compiled again."""
+"""Annotations are checked, and what was compiled once is not compiled again."""
 
+import hashlib
 import os
-import tempfile
+import platform
 from pathlib import Path
 
-# Before JAX is imported; tests' own subprocesses inherit it. One folder for all workers of a run,
-# which their common parent names, and nothing from earlier runs.
-_FOLDER = Path(tempfile.gettempdir()) / f"maskless-compiled-{os.getuid()}-{os.getppid()}"
+import typechecks
+
+typechecks.check()
+
+# One cache for all workers and for the runs that follow, in the checkout (`make clean` empties it).
+# What a CPU's programs may use depends on the CPU: those of another one would crash.
+_CPU = Path("/proc/cpuinfo")
+_FLAGS = [x for x in _CPU.read_text().splitlines() if x[:5] == "flags"][:1] if _CPU.exists() else []
+_MACHINE = hashlib.sha256(f"{platform.machine()}{_FLAGS}".encode()).hexdigest()[:12]
+_FOLDER = Path(__file__).parents[1] / ".jax_cache" / _MACHINE
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_FOLDER))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")

@@ -40,7 +40,8 @@ def a_world_of_your_own():
         time: jax.Array
 
     class Lamps(maskless.Environment):
-        """One of three lamps is lit; switching it off pays, and no other switch works."""
+        """One of three lamps is lit. Switching it off pays; the next one can be switched on, which
+        does not; the third switch does not work."""
 
         id = "lamps"
         action_names = ("first", "second", "third")
@@ -60,7 +61,7 @@ def a_world_of_your_own():
             return jax.nn.one_hot(state.lamp, 3)
 
         def validity(self, state, params=None):
-            return jnp.arange(3) == state.lamp
+            return (jnp.arange(3) - state.lamp) % 3 < 2
 
     return Lamps()
 
@@ -73,6 +74,11 @@ def train_lamps(**more):
 def lamps():
     """Trained in memory, to the end."""
     return train_lamps()
+
+
+def as_text(evaluation):
+    """So that nan equals nan."""
+    return json.dumps(evaluation.to_json())
 
 
 def assert_same_parameters(ours, theirs):
@@ -108,7 +114,7 @@ def test_saved_and_loaded_it_is_the_same(lamps, tmp_path):
         loaded.act(seen, greedy=True)[0], lamps.policy().act(seen, greedy=True)[0]
     )
     again = maskless.evaluate(folder, env=a_world_of_your_own(), episodes=16)
-    assert again.to_json() == evaluation.to_json()
+    assert as_text(again) == as_text(evaluation)
     assert again.save()[0].exists()
     with pytest.raises(MasklessError, match="in memory only"):
         evaluation.save()
@@ -213,7 +219,7 @@ def test_a_gymnasium_environment_defined_in_a_function(way, tmp_path):
     assert evaluation.runs[0].masks["oracle"].invalid_share == 0
     folder = training.save(tmp_path / "run")
     again = maskless.evaluate(folder, env=env, episodes=8)
-    assert again.to_json() == evaluation.to_json()
+    assert as_text(again) == as_text(evaluation)
 
 
 # ---- networks and optimisers of one's own
@@ -286,7 +292,7 @@ def test_a_network_an_encoder_and_an_optimiser_of_one_s_own_are_trained(own, tmp
         folder = training.save(tmp_path / "run")
         env = a_world_of_your_own()
         again = maskless.evaluate(folder, env=env, net=own["net"], episodes=4)
-        assert again.to_json() == training.evaluate(episodes=4).to_json()
+        assert as_text(again) == as_text(training.evaluate(episodes=4))
         with pytest.raises(MasklessError, match="optimiser was given as an object"):
             maskless.train(env, net=own["net"], folder=folder, resume=True)
         with pytest.raises(MasklessError, match="network was given as an object"):

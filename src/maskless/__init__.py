@@ -4,12 +4,13 @@ training = maskless.train("staircase", "masked-focal", frames=1e5)
 action, carry, info = training.policy().act(observation, key=key)      # under predicted masks
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from maskless import losses, masking
 from maskless.errors import MasklessError
 
 if TYPE_CHECKING:
+    from maskless import losses, masking
     from maskless.api import Training, train
     from maskless.conditions import CONDITIONS, Condition, grid
     from maskless.config import Config
@@ -45,7 +46,8 @@ __all__ = [
     "train",
 ]
 
-# Imported when first used: a policy can be loaded where neither trainer nor games are installed.
+# Imported when first used: a policy can be loaded where neither trainer nor games are installed,
+# and the command line answers before JAX is imported.
 _HOMES = {
     "maskless.api": ("Training", "train"),
     "maskless.conditions": ("CONDITIONS", "Condition", "grid"),
@@ -57,13 +59,14 @@ _HOMES = {
     "maskless.training.session": ("Progress",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("conditions", "envs", "losses", "masking", "nets", "policy")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"maskless.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'maskless' has no attribute {name!r}")
-    import importlib
-
     return getattr(importlib.import_module(_HOME_OF[name]), name)
 
 

@@ -16,8 +16,7 @@ from maskless.evaluation.runs import EvaluatedRun, Runs
 from maskless.evaluation.summary import Evaluation, evaluate_runs
 from maskless.files import output_folder
 from maskless.hyperparameters import Hyperparameters
-from maskless.policy.acting import Policy, policy_of
-from maskless.policy.observations import fields_of
+from maskless.policy import Policy, policy_of
 from maskless.ppo.learner import Optimizer, TrainState
 from maskless.training import folder as folders
 from maskless.training import processes
@@ -197,13 +196,11 @@ class Training:
         return place
 
     def _policy(self, number: int) -> Policy:
-        chosen, env = condition(self.runs[number][0]), self.request.env
+        chosen = condition(self.runs[number][0])
         return policy_of(
             self.request.net,
             self.program.fetch_run(self.states.params, number),
-            env_id=env.id,
-            action_names=env.action_names,
-            fields=fields_of(env),
+            self.request.env,
             threshold=chosen.threshold,
             classifier=chosen.has_classifier,
         )

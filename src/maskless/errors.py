@@ -16,3 +16,9 @@ class UnknownNameError(MasklessError):
         near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known)}."
         super().__init__(f"Unknown {kind} {name!r}: {hint}")
+
+
+def require(condition: bool, otherwise: str) -> None:
+    """Raises the sentence `otherwise` unless the condition holds."""
+    if not condition:
+        raise MasklessError(otherwise)

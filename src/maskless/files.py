@@ -29,9 +29,14 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """The same for any text."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same for any content."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text)
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)

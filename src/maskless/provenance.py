@@ -1,4 +1,4 @@
-"""Commit, versions and device: what somebody needs to get the same numbers again."""
+"""Commit, versions and device: what it takes to get the same numbers again."""
 
 import importlib.metadata
 import os
@@ -37,14 +37,13 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The checkout's commit, marked when it has changes. Where the code was copied without its
-    history, whoever copied it can name the commit in MASKLESS_COMMIT."""
-    here = Path(__file__).parent
+    history, MASKLESS_COMMIT names the commit."""
     if named := os.environ.get("MASKLESS_COMMIT"):
         return named
     try:
         run = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=here,
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             timeout=10,

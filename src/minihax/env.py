@@ -16,16 +16,15 @@ from minihax.game import step as game
 from minihax.game.actions import NUM_DIRECTIONS
 from minihax.game.hero import attributes_now, effective_strength, hunger_state
 from minihax.game.perturb import perturb
-from minihax.game.render import screen, whole_level
 from minihax.game.rules import PAPER, REAL, Rules, maze_rules
 from minihax.game.step import State, new_game
 from minihax.game.validity import exact_validity, paper_validity
 from minihax.level.corridors import PAPER_GAME, REAL_GAME, corridor_level
 from minihax.level.mazes import MAZES, maze_level
-from minihax.level.terrain import HEIGHT, WIDTH, Level, Terrain
+from minihax.level.terrain import Level, check_level
 from minihax.look.glyphs import Glyph, appearance
 from minihax.look.observation import Observation, observe
-from minihax.sight.sight import look, nothing_remembered
+from minihax.sight.sight import nothing_remembered, update_memory
 
 DIRECTION_NAMES = (
     "north",
@@ -84,10 +83,10 @@ class Corridor:
 
         Outside jit a level in which the game could not be played is refused.
         """
-        _check_level(level)
+        check_level(level)
         state = new_game(self.game_rules, key, level)
-        known = _map_of(level) if self._mapped else nothing_remembered()
-        return _look_around(dataclasses.replace(state, remembered=known))
+        remembered = _map_of(level) if self._mapped else nothing_remembered()
+        return _look_around(dataclasses.replace(state, remembered=remembered))
 
     def step(
         self, key: PRNGKeyArray, state: State, action: Integer[Array, ""] | int
@@ -117,7 +116,9 @@ class Corridor:
         return _MASKS[self.rules](self.game_rules, state)
 
     def render(self, state: State) -> dict[str, Any]:
-        """What the player sees, and the true map."""
+        """What the player sees, and the true map, as texts for the terminal (needs `rich`)."""
+        from minihax.game.render import screen, whole_level
+
         return {
             "what the player sees": screen(state),
             "the whole level (red: hidden or locked)": whole_level(state),
@@ -142,10 +143,10 @@ class Corridor:
 
 
 def _look_around(state: State) -> State:
-    seen = look(
+    remembered = update_memory(
         state.remembered, state.terrain, state.lit, state.horizontal, state.boulders, state.position
     )
-    return dataclasses.replace(state, remembered=seen)
+    return dataclasses.replace(state, remembered=remembered)
 
 
 def _map_of(level: Level) -> Array:
@@ -168,24 +169,6 @@ def blstats(rules: Rules, state: State) -> Int32[Array, "27"]:
         numbers |= {6: intelligence, 7: wisdom, 8: charisma, 14: 2, 15: 2, 16: 7, 18: 1}
         numbers |= {21: hunger_state(hero), 24: 1, 26: -1}
     return jnp.stack([jnp.asarray(numbers.get(i, 0), jnp.int32) for i in range(27)])
-
-
-def _check_level(level: Level) -> None:
-    """Refuses levels with the wrong shape, a hero on the border or in rock, or no goal."""
-    if level.terrain.shape != (HEIGHT, WIDTH):
-        raise ValueError(f"A level has {HEIGHT} x {WIDTH} squares, not {level.terrain.shape}.")
-    if isinstance(level.terrain, jax.core.Tracer) or isinstance(level.start, jax.core.Tracer):
-        return
-    y, x = (int(i) for i in level.start)
-    if not (1 <= y < HEIGHT - 1 and 2 <= x < WIDTH - 1):
-        raise ValueError(f"The start (y, x) = {(y, x)} is on the border of the map.")
-    if not Terrain.FLOOR <= level.terrain[y, x] <= Terrain.CORRIDOR:
-        raise ValueError(f"The start (y, x) = {(y, x)} is not on free ground.")
-    if not (level.terrain == Terrain.DOWN_STAIRS).any():
-        raise ValueError("The level has no goal (stairs down).")
-    edges = jnp.concatenate([level.terrain[0], level.terrain[-1], level.terrain[:, 0]])
-    if ((edges >= Terrain.FLOOR) | (jnp.max(level.terrain[:, -1]) >= Terrain.FLOOR)).any():
-        raise ValueError("The border of the map must be solid.")
 
 
 Game = TypeVar("Game", bound=Corridor)

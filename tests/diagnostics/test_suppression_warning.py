@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.diagnostics.suppression_warning import SuppressionWatch, sentences, suppressed_actions
+from maskless.diagnostics.suppression_warning import (
+    SuppressionWatch,
+    suppressed_actions,
+    warning_lines,
+)
 
 NAMES = ("noop", "descend", "open_door", "never")
 LOW, FINE = 0.01, 0.1  # a tenth of uniform is 0.025
@@ -37,10 +41,10 @@ def test_names_the_action_and_since_when():
 
 def test_recovery_ends_it_and_a_relapse_begins_anew():
     watch = SuppressionWatch(NAMES)
-    assert watch.see(row(100, LOW))
-    assert watch.see(row(200, FINE)) == []
-    assert watch.see(row(300, float("nan"))) == []
-    (found,) = watch.see(row(400, LOW))
+    assert watch.update(row(100, LOW))
+    assert watch.update(row(200, FINE)) == []
+    assert watch.update(row(300, float("nan"))) == []
+    (found,) = watch.update(row(400, LOW))
     assert found.since_frames == 400
     np.testing.assert_equal(watch.since_frames, [np.nan, 400, np.nan, np.nan])
 
@@ -48,14 +52,14 @@ def test_recovery_ends_it_and_a_relapse_begins_anew():
 def test_what_is_mostly_valid_or_never_valid_is_not_suppressed():
     assert suppressed_actions([row(100, LOW, share=0.6)], NAMES) == []
     assert suppressed_actions([], NAMES) == []
-    assert sentences([]) == []
+    assert warning_lines([]) == []
 
 
 def test_the_worst_come_first_and_the_rest_is_counted():
     found = suppressed_actions([row(100, 2e-3, open_door=0.0)], NAMES)
     assert [one.action for one in found] == ["open_door", "descend"]
     assert "infinitely less" in found[0].sentence
-    worst, more, advice = sentences(found, most=1)
+    worst, more, advice = warning_lines(found, most=1)
     assert worst == found[0].sentence
     assert more == "1 more suppressed: descend."
     assert "--conditions masked-focal" in advice

@@ -24,6 +24,8 @@ def test_every_id_makes_an_environment_of_that_id():
         (lambda: maskless.make("no_such_module:Tower"), "importable.module:ClassOrFunction"),
         (lambda: maskless.make("toys:NoSuchTower"), "importable.module:ClassOrFunction"),
         (lambda: maskless.make("toys:Lame"), "has no 'reset'"),
+        (lambda: maskless.make("toys:Unfinished"), "has no 'observe', 'validity'"),
+        (lambda: maskless.make("object:Tower"), "'Tower' was given as an object.* again"),
     ],
 )
 def test_bad_input_is_one_sentence_that_helps(call, says):
@@ -44,3 +46,15 @@ def test_registered_environments_are_listed_and_made(monkeypatch):
     maskless.register("my-tower", Tower)
     assert maskless.ids() == ["my-tower"]
     assert maskless.make("my-tower", rules="wrong").rules == "wrong"
+
+
+def test_an_environment_remembers_how_it_was_made():
+    assert maskless.make("staircase", length=5).made_from == ("staircase", {"length": 5})
+    env = maskless.make("corridor-r2", frozen_penalty=0.0)
+    exact = env.with_rules("exact")
+    assert exact.made_from == ("corridor-r2", {"frozen_penalty": 0.0, "rules": "exact"})
+    assert maskless.make(exact.made_from[0], **exact.made_from[1]).rules == "exact"
+    assert env.made_from == ("corridor-r2", {"frozen_penalty": 0.0})
+    from toys import Tower
+
+    assert Tower().made_from is None

@@ -206,7 +206,8 @@ def test_the_compiled_step_makes_no_worlds(id):
 @pytest.mark.parametrize("id", ["craftax-classic", "staircase"])
 def test_on_an_accelerator_the_step_of_many_runs_asks_the_host_nothing(id, monkeypatch):
     """A loop or a condition would: the host decides how it goes on."""
-    venv = VectorEnv(maskless.make(id), 4, compact=True)
+    env = maskless.make(id)
+    venv = VectorEnv(env, 4, observe=env.record)
     state, _ = jax.eval_shape(jax.vmap(venv.reset), jax.random.split(jax.random.key(0), 2))
     arguments = jax.random.split(jax.random.key(0), 2), state, jnp.zeros((2, 4), jnp.int32)
 

@@ -10,12 +10,12 @@ import pytest
 from minihax.game.actions import KICK, OPEN, SEARCH
 from minihax.game.dice import fixed
 from minihax.game.rules import PAPER, REAL
-from minihax.game.step import KICK_PROMPT, NO_PROMPT, OPEN_PROMPT, new_game, play, step
+from minihax.game.step import KICK_PROMPT, NO_PROMPT, OPEN_PROMPT, new_game, step, step_with_dice
 from minihax.level.terrain import RECORDED_CHARACTERS, Level, Terrain
 from minihax.look.messages import Message
 
 N, E, S, W, NE, SE, SW, NW = range(8)
-PLAY = jax.jit(play, static_argnums=0)
+PLAY = jax.jit(step_with_dice, static_argnums=0)
 LUCKY = {"success": 0.0, "found": 0.0}
 UNLUCKY = {"success": 0.9999, "found": 0.9999}
 
@@ -109,7 +109,7 @@ class TestPaperGame:
 
     def test_nobody_gets_hurt_or_hungry(self):
         before = game_on("   \n @L\n   ", PAPER)
-        scan = lambda state, _: (play(PAPER, state, KICK, fixed(**UNLUCKY))[0], None)  # noqa: E731
+        scan = lambda state, _: (step_with_dice(PAPER, state, KICK, fixed(**UNLUCKY))[0], None)  # noqa: E731
         state, _ = jax.lax.scan(scan, before, None, length=999)
         assert state.turn == 1000
         assert all(

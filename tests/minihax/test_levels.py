@@ -6,21 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from shortest_paths import least_tools, path_lengths
+from level_batches import BATCH, corridor_levels, maze_levels, shortest_paths
+from shortest_paths import least_tools
 
-from maskless import MasklessError
 from minihax.level import rooms as placing
 from minihax.level.corridors import (
     PAPER_GAME,
     REAL_GAME,
     Generation,
     corridor_level,
-    corridor_level_and_rooms,
 )
 from minihax.level.mazes import MAZES, maze_level
 from minihax.level.terrain import DOORS, HEIGHT, WIDTH, Terrain
 
-BATCH = 128
 ROOM_COUNTS = (2, 3, 5)
 GAMES = {"real": REAL_GAME, "paper": PAPER_GAME}
 CORRIDORS = (Terrain.CORRIDOR, Terrain.SECRET_CORRIDOR)
@@ -30,14 +28,12 @@ FLOORS = (Terrain.FLOOR, Terrain.UP_STAIRS, Terrain.DOWN_STAIRS)
 @functools.cache
 def levels(rooms: int, generation: Generation):
     """A batch of levels and their rooms, as NumPy arrays."""
-    generate = jax.jit(jax.vmap(lambda key: corridor_level_and_rooms(key, rooms, generation)))
-    return jax.tree.map(np.asarray, generate(jax.random.split(jax.random.key(1), BATCH)))
+    return corridor_levels(jax.random.split(jax.random.key(1), BATCH), rooms, generation)
 
 
 @functools.cache
 def mazes(name: str):
-    generate = jax.jit(jax.vmap(lambda key: maze_level(key, MAZES[name])))
-    return jax.tree.map(np.asarray, generate(jax.random.split(jax.random.key(1), BATCH)))
+    return maze_levels(jax.random.split(jax.random.key(1), BATCH), name)
 
 
 every_kind = pytest.mark.parametrize(
@@ -115,7 +111,7 @@ def test_doors_know_their_wall_and_do_not_touch(rooms, generation):
 @every_kind
 def test_every_level_can_be_solved(rooms, generation):
     level, _ = levels(rooms, generation)
-    lengths = np.asarray(jax.vmap(path_lengths)(level.terrain, level.start))
+    lengths = shortest_paths(level.terrain, level.start)
     assert (lengths[:, -1] > 0).all()
     if not generation.secrets:
         assert (lengths[:, 2] == lengths[:, 4]).all(), "kicking must be enough"
@@ -150,7 +146,7 @@ def test_a_key_gives_one_level_alone_or_in_a_batch(generation):
 
 
 def test_a_level_of_one_room_is_refused():
-    with pytest.raises(MasklessError, match="2 to 8 rooms"):
+    with pytest.raises(ValueError, match="2 to 8 rooms"):
         corridor_level(jax.random.key(0), 1)
 
 
@@ -195,17 +191,17 @@ def test_free_rectangles_are_split_as_by_the_recursion():
     def history(key):
         def add(carry, key):
             rooms, free = carry
-            place = placing._find_place(key, free, rooms)
-            free = placing._take(free, place)
+            place = placing._place_room(key, free, rooms)
+            free = placing._subtract_room(free, place)
             floor = rooms.floor.at[rooms.count].set(place.floor, mode="drop")
             rooms = placing.Rooms(
-                jnp.where(place.found, floor, rooms.floor), rooms.count + place.found
+                jnp.where(place.success, floor, rooms.floor), rooms.count + place.success
             )
             return (rooms, free), (place, free)
 
         rooms = placing.Rooms(jnp.full((6, 4), placing._NOWHERE), jnp.int32(0))
         whole = jnp.zeros((placing._CAPACITY, 4), int).at[0].set(jnp.array([0, 0, 79, 20]))
-        start = (rooms, placing._Free(whole, jnp.int32(1)))
+        start = (rooms, placing._FreeList(whole, jnp.int32(1)))
         return jax.lax.scan(add, start, jax.random.split(key, 6))[1]
 
     places, frees = jax.tree.map(np.asarray, history(jax.random.split(jax.random.key(2), 300)))

@@ -8,9 +8,9 @@ import reference_sight
 
 from minihax.level.terrain import HEIGHT, WIDTH, Terrain
 from minihax.look.glyphs import Glyph
-from minihax.sight.sight import in_sight, look, nothing_remembered, with_hero
+from minihax.sight.sight import in_sight, nothing_remembered, update_memory
 
-from parity.recordings import load, read_map
+from parity.recordings import load, read_map, with_hero
 
 DARK = (Terrain.STONE, Terrain.CORRIDOR, Terrain.SECRET_CORRIDOR)
 BATCH = 512
@@ -136,11 +136,11 @@ def small_room() -> tuple[dict[str, jnp.ndarray], np.ndarray]:
 
 def test_a_room_is_seen_from_inside_and_fades_outside():
     level, terrain = small_room()
-    inside = look(nothing_remembered(), **level, position=jnp.array([8, 23]))
+    inside = update_memory(nothing_remembered(), **level, position=jnp.array([8, 23]))
     room = ~np.isin(terrain, DARK)
     np.testing.assert_array_equal(np.asarray(inside)[room], terrain[room])
     assert not np.asarray(inside)[~room].any()
-    outside = look(inside, **level, position=jnp.array([5, 32]))
+    outside = update_memory(inside, **level, position=jnp.array([5, 32]))
     floor = terrain == Terrain.FLOOR
     assert (np.asarray(outside)[floor] == Glyph.FLOOR_REMEMBERED).all()
     walls = room & ~floor
@@ -149,7 +149,7 @@ def test_a_room_is_seen_from_inside_and_fades_outside():
 
 def test_walking_along_the_outside_reveals_no_wall():
     level, terrain = small_room()
-    seen = look(nothing_remembered(), **level, position=jnp.array([6, 32]))
+    seen = update_memory(nothing_remembered(), **level, position=jnp.array([6, 32]))
     assert set(np.unique(np.asarray(seen))) == {Glyph.UNSEEN, Glyph.CORRIDOR}
     corridor = (terrain == Terrain.CORRIDOR) & (np.arange(HEIGHT)[:, None] <= 7)
     np.testing.assert_array_equal(np.asarray(seen) == Glyph.CORRIDOR, corridor)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minihax.level.terrain import RECORDED_CHARACTERS, Terrain
+from minihax.level.terrain import HEIGHT, RECORDED_CHARACTERS, WIDTH, Terrain
+from minihax.look.glyphs import Glyph
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS_BY_ENV = {"R2": 2, "R3": 3, "R5": 5}
@@ -33,6 +34,13 @@ def load(name: str) -> dict[str, np.ndarray]:
     """The arrays of one recording, e.g. `load("golden_trajectories")`."""
     with np.load(folder() / f"{name}.npz", allow_pickle=False) as archive:
         return dict(archive)
+
+
+def with_hero(remembered: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """The hero's maps [..., 21, 80] with the hero drawn at his (y, x) [..., 2]."""
+    rows, columns = np.arange(HEIGHT)[:, None], np.arange(WIDTH)
+    y, x = (np.asarray(position)[..., axis, None, None] for axis in (0, 1))
+    return np.where((rows == y) & (columns == x), np.int8(Glyph.HERO), remembered)
 
 
 _CODES = np.full(256, 255, np.uint8)

@@ -15,7 +15,7 @@ import numpy as np
 from minihax.env import blstats
 from minihax.game.dice import Dice
 from minihax.game.rules import REAL, Rules
-from minihax.game.step import new_game, play
+from minihax.game.step import new_game, step_with_dice
 from minihax.level.terrain import Level
 from minihax.look.messages import message_id
 
@@ -194,7 +194,7 @@ def _replay(rules: Rules, terrain, boulders, start, attributes, actions, dice):
 
     def step(state, inputs):
         action, dice = inputs
-        after, result = play(rules, state, action, Dice(**dice))
+        after, result = step_with_dice(rules, state, action, Dice(**dice))
         return after, {
             "terrain": after.terrain,
             "positions": after.position,

@@ -11,21 +11,20 @@ import functools
 import jax
 import numpy as np
 import pytest
+from level_batches import corridor_levels, maze_levels, shortest_paths
 from scipy import stats
-from shortest_paths import TOOL_SETS, least_tools, path_lengths
+from shortest_paths import TOOL_SETS, least_tools
 
-from minihax.level.corridors import corridor_level_and_rooms
-from minihax.level.mazes import MAZES, Maze, maze_level
+from minihax.level.corridors import REAL_GAME
+from minihax.level.mazes import MAZES, Maze
 from minihax.level.terrain import DOORS, Terrain
 
 from parity.recordings import ROOMS_BY_ENV, load, read_map
 
 ENVIRONMENTS = tuple(ROOMS_BY_ENV)
-GENERATED, BATCH = 10_000, 500
+GENERATED = 10_000
 SIGNIFICANCE = 0.001
 DOOR_KINDS = tuple(t for t in Terrain if DOORS[t])
-
-batched_path_lengths = jax.jit(jax.vmap(path_lengths))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,24 +268,19 @@ def recorded_corridors(environment: str) -> Sample:
     level, index, *floor = data[f"{environment}_rooms"].T
     rooms[level, index] = np.stack(floor, axis=1)
     boulders = np.bincount(data[f"{environment}_boulders"][:, 0], minlength=len(terrain))
-    lengths = np.asarray(batched_path_lengths(terrain, start))
+    lengths = shortest_paths(terrain, start)
     return Sample(terrain, start, lengths, rooms, boulders)
 
 
 @functools.cache
 def generated_corridors(environment: str) -> Sample:
     number = ROOMS_BY_ENV[environment]
-
-    @jax.jit
-    @jax.vmap
-    def generate(key):
-        level, rooms = corridor_level_and_rooms(key, number)
-        lengths = path_lengths(level.terrain, level.start)
-        exists = np.arange(number)[:, None] < rooms.count
-        floor = jax.numpy.where(exists, rooms.floor, -1)
-        return level.terrain, level.start, lengths, floor, level.boulders.sum()
-
-    return Sample(*in_batches(generate, jax.random.key(number)))
+    keys = jax.random.split(jax.random.key(number), GENERATED)
+    level, rooms = corridor_levels(keys, number, REAL_GAME)
+    exists = np.arange(number)[:, None] < rooms.count[:, None, None]
+    floor = np.where(exists, rooms.floor, -1)
+    lengths = shortest_paths(level.terrain, level.start)
+    return Sample(level.terrain, level.start, lengths, floor, level.boulders.sum((1, 2)))
 
 
 @functools.cache
@@ -294,21 +288,10 @@ def recorded_mazes(name: str) -> Sample:
     data = load("mazewalk_levels")
     terrain = np.stack([read_map(m) for m in data[f"MazeWalk_{name}"]])
     start = data[f"MazeWalk_{name}_start"][:, ::-1].astype(np.int32)
-    return Sample(terrain, start, np.asarray(batched_path_lengths(terrain, start)))
+    return Sample(terrain, start, shortest_paths(terrain, start))
 
 
 @functools.cache
 def generated_mazes(name: str) -> Sample:
-    @jax.jit
-    @jax.vmap
-    def generate(key):
-        level = maze_level(key, MAZES[name])
-        return level.terrain, level.start, path_lengths(level.terrain, level.start)
-
-    return Sample(*in_batches(generate, jax.random.key(0)))
-
-
-def in_batches(generate, key) -> list[np.ndarray]:
-    keys = jax.random.split(key, GENERATED).reshape(-1, BATCH)
-    batches = [jax.tree.map(np.asarray, generate(batch)) for batch in keys]
-    return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+    level = maze_levels(jax.random.split(jax.random.key(0), GENERATED), name)
+    return Sample(level.terrain, level.start, shortest_paths(level.terrain, level.start))

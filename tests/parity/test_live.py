@@ -11,8 +11,8 @@ from minihax.game.rules import maze_rules
 from minihax.level.terrain import Level, Terrain
 from minihax.look.glyphs import NLE_GLYPHS
 from minihax.look.observation import from_nle
-from minihax.sight.sight import with_hero
 
+from parity.recordings import with_hero
 from parity.replaying import differences, replay
 
 pytest.importorskip(
@@ -137,7 +137,7 @@ def test_live_maze_screens(size, kind):
             state, previous = env.start(jax.random.key(0), level), None
             walker = Walker(seed)
             for _ in range(60):
-                screen = NLE_GLYPHS[np.asarray(with_hero(state.remembered, state.position))]
+                screen = NLE_GLYPHS[with_hero(state.remembered, state.position)]
                 np.testing.assert_array_equal(screen[:, 1:], real["glyphs"])
                 seen = from_nle(real, previous, num_actions=env.num_actions)
                 np.testing.assert_array_equal(env.observe(state).glyphs, seen.glyphs)

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from level_batches import corridor_levels
 
 from minihax.game import step as game
 from minihax.game.rules import REAL
-from minihax.level.corridors import corridor_level
+from minihax.level.corridors import REAL_GAME
 
 from parity import recordings
 
@@ -20,10 +21,11 @@ STATISTICS = ("success", "death", "timeout", "mean_return", "mean_len", "frozen_
 LIMIT = scipy.stats.norm.ppf(1 - 0.01 / 2 / (3 * len(STATISTICS)))
 
 
-def _episode(key, rooms: int):
-    """Return, length, frozen steps, and the end of one random episode."""
-    level_key, hero_key, play_key = jax.random.split(key, 3)
-    state = game.new_game(REAL, hero_key, corridor_level(level_key, rooms))
+@jax.jit
+@jax.vmap
+def _episodes(hero_key, play_key, level):
+    """Return, length, frozen steps, and the end of random episodes, one on each level."""
+    state = game.new_game(REAL, hero_key, level)
 
     def step(carry, key):
         state, running, total = carry
@@ -46,8 +48,11 @@ def test_random_play_ends_as_in_reality(environment):
     stored = json.loads((recordings.folder() / "corridor_stats.json").read_text())
     real = stored["random_policy_uniform_11_actions"][environment]
     rooms = recordings.ROOMS_BY_ENV[environment]
-    keys = jax.random.split(jax.random.key(0), EPISODES)
-    totals, running = jax.jit(jax.vmap(lambda key: _episode(key, rooms)))(keys)
+    keys = jax.vmap(lambda key: jax.random.split(key, 3))(
+        jax.random.split(jax.random.key(0), EPISODES)
+    )
+    levels, _ = corridor_levels(keys[:, 0], rooms, REAL_GAME)
+    totals, running = _episodes(keys[:, 1], keys[:, 2], levels)
     assert not running.any()
     returns, lengths, frozen, won, died, late = np.asarray(totals, np.float64).T
     share = frozen.sum() / lengths.sum()

@@ -1,8 +1,8 @@
 """Makes tests/data/policies: artifacts of other versions, with what they answered there.
 
-    PYTHONPATH=src:tests python tests/deploy/elsewhere.py     # with another Python and JAX
+    PYTHONPATH=src:tests python tests/policy/elsewhere.py     # with another Python and JAX
 
-`tests/deploy/test_elsewhere.py` loads them wherever the tests run.
+`tests/policy/test_elsewhere.py` loads them wherever the tests run.
 """
 
 import json

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from maskless.nets import encoder_for, make_net
-from maskless.policy.artifact import save_policy
+from maskless.nets import make_net
+from maskless.nets.glyphs import GlyphEncoder
+from maskless.policy import save_policy
 from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
@@ -15,12 +16,8 @@ from toys import Tower
 def make_policy(folder, name="mlp", env=None, width=16, **options):
     """Writes an artifact of a network with random weights. The folder."""
     env = Tower() if env is None else env
-    observation = getattr(env, "observation_shapes", None)  # the only way to ask Gymnasium's
-    if observation is None:
-        observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    encoder = encoder_for(observation)
-    net = make_net(name, num_actions=env.num_actions, encoder=encoder, width=width)
-    zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), observation)
+    net = make_net(name, num_actions=env.num_actions, encoder=env.encoder, width=width)
+    zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), env.observation_shapes)
     params = random_parameters(net, net.initial_carry(1), zeros, jnp.ones((1, 1), bool))
     return save_policy(folder, net, params, env, **options)
 
@@ -31,6 +28,7 @@ class CorridorLike:
     id = "corridor-like"
     action_names = tuple(f"action {n}" for n in range(11))
     num_actions = 11
+    encoder = GlyphEncoder()
 
     def reset(self, key):
         return Observation(
@@ -39,6 +37,10 @@ class CorridorLike:
             message=jnp.int32(1),
             previous_action=jnp.int32(1),
         ), None
+
+    @property
+    def observation_shapes(self):
+        return jax.eval_shape(self.reset, jax.random.key(0))[0]
 
 
 def tower_observations(count, seed=0):

@@ -88,7 +88,7 @@ def test_a_change_that_could_not_be_loaded_is_not_written(folder):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"format": 3}, "a newer maskless wrote it"),
+        ({"format": 4}, "a newer maskless wrote it"),
         ({"weights_sha256": "0" * 64}, "does not have the hash that policy.json names"),
         (
             {"net": {"name": "gru", "num_actions": 5, "encoder": "flat", "width": 4}},

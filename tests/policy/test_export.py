@@ -123,7 +123,7 @@ def test_the_command_writes_what_it_checked(tmp_path, capsys):
 
 def test_nothing_is_written_that_differs(tmp_path, monkeypatch):
     policy = load(make_policy(tmp_path / "policy", width=8))
-    monkeypatch.setattr("maskless.deploy.export.compare", lambda *a, **k: (0.5, 0))
+    monkeypatch.setattr("maskless.policy.export.compare", lambda *a, **k: (0.5, 0))
     with pytest.raises(MasklessError, match="was not written"):
         write_export(policy, tmp_path / "policy.stablehlo", "stablehlo")
     assert not (tmp_path / "policy.stablehlo").exists()

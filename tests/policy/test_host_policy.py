@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from maskless.evaluation.checkpointed import load_trained
 from policy.made import make_policy
 
 import maskless
@@ -11,9 +12,8 @@ from maskless.cli.calibrate import Calibrate
 from maskless.cli.override import OverrideCommand
 from maskless.errors import MasklessError
 from maskless.evaluation.audit import audit_predictions
-from maskless.evaluation.checkpointed import load_trained
-from maskless.evaluation.summary import evaluate
 from maskless.evaluation.sampling import Player
+from maskless.evaluation.summary import evaluate
 from maskless.policy.acting import as_array, load
 from maskless.policy.artifact import change_policy
 from maskless.report.audit import save_audit

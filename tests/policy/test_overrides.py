@@ -149,7 +149,7 @@ def test_a_dry_run_counts_what_the_rules_change(drift):
 
 def test_the_commands(drift, capsys):
     add = {"action": "up", "never": True, "when": "place[1] > 0"}
-    env = "deploy.drift:Drift"
+    env = "policy.drift:Drift"
     OverrideCommand(drift, "add", **add, dry_run=True, env=env, episodes=32).run()
     assert not load(drift).overrides
     OverrideCommand(drift, "add", **add).run()

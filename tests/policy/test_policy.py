@@ -175,21 +175,29 @@ def test_act_works_inside_jit_and_scan(gru):
     assert policy.counts["actions"] == before + 12
 
 
-WITHOUT_TRAINER = """
+FRESH = """
 import sys
-for name in ("maskless.ppo", "optax", "craftax", "maskless.config", "maskless.conditions"):
-    sys.modules[name] = None  # importing it raises ImportError
 import jax, numpy as np
-from maskless.policy.acting import load
-policy = load(sys.argv[1])
-action, carry, info = policy.act(np.zeros((2, 3), np.int32), None, jax.random.key(0))
-print(action.shape, info.mask.shape)
+{load}
+for path in sys.argv[1:]:
+    policy = load(path)
+    observation = {{f.name: np.zeros((2, *f.shape), f.dtype) for f in policy.fields}}
+    action, carry, info = policy.act(observation, None, jax.random.key(0))
+    print(type(policy.net.encoder).__name__, action.shape, info.mask.shape[1])
+library = "envs ppo training evaluation config conditions report cli diagnostics losses".split()
+others = ["minihax", "optax", "craftax", "gymnasium"]
+forbidden = tuple(others + [f"maskless.{{name}}" for name in library])
+print([name for name in sys.modules if name.startswith(forbidden)])
 """
 
 
-def test_it_loads_where_the_trainer_cannot_be_imported(tmp_path):
-    make_policy(tmp_path / "policy", "gru")
-    run = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TRAINER, str(tmp_path)], capture_output=True, text=True
-    )
-    assert run.stdout.strip() == "(2,) (2, 5)", run.stderr
+@pytest.mark.parametrize("package", ["maskless", "maskless.policy"])
+def test_a_policy_needs_no_trainer_environment_or_game(tmp_path, package):
+    """In a fresh process, for observations that are flat and that are glyphs."""
+    flat = make_policy(tmp_path / "flat", "gru")
+    glyphs = make_policy(tmp_path / "glyphs", "gru", CorridorLike())
+    code = FRESH.format(load=f"from {package} import load")
+    command = [sys.executable, "-c", code, str(flat), str(glyphs)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    expected = ["Encoder (2,) 5", "GlyphEncoder (2,) 11", "[]"]
+    assert run.stdout.splitlines() == expected, run.stderr

@@ -52,6 +52,7 @@ def quick_compiler():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compiler")
 def test_one_command_plays_both_games_and_says_whether_they_agree(script, tmp_path, capsys):
     pytest.importorskip("minihack")

@@ -1,59 +1,40 @@
 """The `maskless` command: reads the command line and runs one of `maskless.cli`."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
+from rich.table import Table
 
-from maskless.cli.audit import Audit
-from maskless.cli.bench import Bench
-from maskless.cli.calibrate import Calibrate
-from maskless.cli.common import ERR
-from maskless.cli.demo import Demo
-from maskless.cli.envs import Envs
-from maskless.cli.eval import Eval
-from maskless.cli.export import Export
-from maskless.cli.override import OverrideCommand
-from maskless.cli.report import Report
-from maskless.cli.reproduce import Reproduce
-from maskless.cli.theory import Theory
-from maskless.cli.train import Train, default_train
-from maskless.cli.validity import Validity
-from maskless.errors import MasklessError
+from maskless.cli.common import ERR, OUT
+from maskless.errors import MasklessError, UnknownNameError
 
-
-def _command(arguments: list[str] | None) -> Any:
-    """All subcommands; the defaults of `train` depend on what the command line asks for."""
-    train = tyro.conf.subcommand("train", default=default_train(arguments))
-    return (
-        Annotated[Demo, tyro.conf.subcommand("demo")]
-        | Annotated[Envs, tyro.conf.subcommand("envs")]
-        | Annotated[Validity, tyro.conf.subcommand("validity")]
-        | Annotated[Train, train]
-        | Annotated[Eval, tyro.conf.subcommand("eval")]
-        | Annotated[Audit, tyro.conf.subcommand("audit")]
-        | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
-        | Annotated[OverrideCommand, tyro.conf.subcommand("override")]
-        | Annotated[Export, tyro.conf.subcommand("export")]
-        | Annotated[Report, tyro.conf.subcommand("report")]
-        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-        | Annotated[Theory, tyro.conf.subcommand("theory")]
-        | Annotated[Bench, tyro.conf.subcommand("bench")]
-    )
+COMMANDS = {
+    "demo": "Show the main thing in a few minutes: suppression, masks, and acting without them.",
+    "envs": "List the environments, or show a game in the terminal.",
+    "validity": "Audit the masks of an environment.",
+    "train": "Train PPO under masks, with a feasibility classifier beside it.",
+    "eval": "Play complete episodes under the oracle's masks, the predicted ones, and none.",
+    "audit": "Compare predicted with true masks where a policy acts, and what errors cost.",
+    "calibrate": "Choose a threshold for each action where the oracle is available.",
+    "override": "List, add or remove rules for single actions of a policy.",
+    "export": "Write a run's policy as an artifact, or as a program for other runtimes.",
+    "report": "Write one self-contained HTML page about runs.",
+    "reproduce": "Train what a table or figure of the paper needs, and make it.",
+    "theory": "Check every statement of the paper's theory numerically.",
+    "bench": "Measure training on this machine.",
+}
+"""Each is a file of this package, imported when it is called: --help answers at once."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        command: Any = tyro.cli(
-            _command(arguments),
-            prog="maskless",
-            description="Train with action masks, deploy without them.",
-            args=arguments,
-        )
+        command = parse(sys.argv[1:] if arguments is None else list(arguments))
         sys.path.append(str(Path.cwd()))  # so that "my_module:MyEnvironment" is found
         command.run()
     except MasklessError as error:
@@ -62,9 +43,35 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         ERR.print("maskless: interrupted, nothing more was written.")
         sys.exit(130)
-    except BrokenPipeError:  # who read our output has seen enough, as in `maskless ... | head`
+    except BrokenPipeError:  # the reader closed the pipe, as in `maskless ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell counts it
+
+
+def parse(arguments: list[str]) -> Any:
+    """The command that a command line asks for, with its settings."""
+    name, *rest = arguments or ["--help"]
+    if name in ("--help", "-h"):
+        _print_help()
+        sys.exit(0 if arguments else 2)
+    if name not in COMMANDS:
+        raise UnknownNameError("command", name, COMMANDS)
+    import tyro
+
+    module = importlib.import_module(f"maskless.cli.{name}")
+    kind = module.OverrideCommand if name == "override" else getattr(module, name.capitalize())
+    # The defaults of `train` depend on the environment and the network that it names.
+    default = {"default": module.default_train(rest)} if name == "train" else {}
+    return tyro.cli(kind, prog=f"maskless {name}", args=rest, **default)
+
+
+def _print_help() -> None:
+    table = Table("command", "", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
+    for name, description in COMMANDS.items():
+        table.add_row(f"[bold]{name}[/]", description)
+    OUT.print("Train with action masks, deploy without them.\n", highlight=False)
+    OUT.print("usage: maskless COMMAND [--help]", markup=False, highlight=False)
+    OUT.print(table)
 
 
 if __name__ == "__main__":

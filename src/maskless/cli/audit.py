@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from maskless.cli.common import OUT, ProgressBar
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +45,15 @@ class Audit:
         from maskless.evaluation.runs import load_runs, stale_artifact_warnings
         from maskless.report.audit import print_audit, save_audit
 
-        if not 1 <= self.states < math.inf:
-            raise MasklessError(f"states must be a number of at least 1, not {self.states}.")
+        enough = 1 <= self.states < math.inf
+        require(enough, f"states must be a number of at least 1, not {self.states}.")
         loaded = load_runs(self.run_folder)
         runs = loaded.runs
         if len(runs) > 1:  # of a single one without a classifier, the audit says so
             runs = [run for run in runs if run.has_classifier] or runs[:1]
         for run in runs:
-            with _Bars(f"{run.name}, seed {run.seed}", int(self.states)) as update:
+            title = f"{run.name}, seed {run.seed} (compiling first)"
+            with ProgressBar(title, int(self.states), "states") as update:
                 audit = audit_predictions(
                     loaded,
                     run,
@@ -59,33 +62,20 @@ class Audit:
                     num_envs=self.envs,
                     examples=self.examples,
                     seed=self.seed,
-                    report=update,
+                    report=partial(_report, update, int(self.states)),
                 )
             print_audit(audit, OUT)
             for sentence in stale_artifact_warnings([run]):
                 OUT.print(sentence, markup=False, soft_wrap=True)
+            assert run.folder is not None
             for path in save_audit(audit, loaded.env, run.folder):
                 OUT.print(f"wrote {path}", soft_wrap=True)
 
 
-class _Bars:
-    """A bar for the states; then, since nobody knows beforehand how many actions will need
-    episodes, only how many were played."""
-
-    def __init__(self, title: str, states: int):
-        self._bar = ProgressBar(f"{title} (compiling first)", states, "states")
-        self._states = states
-
-    def __enter__(self) -> Any:
-        update = self._bar.__enter__()
-
-        def progress(done: int, what: str) -> None:
-            if what == "comparing masks":
-                update(done, what)
-            else:
-                update(self._states, f"{what}: {done:,} episodes")
-
-        return progress
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.__exit__(*exception)
+def _report(update: Callable[[int, str], None], states: int, done: int, what: str) -> None:
+    """The bar is for the states. How many actions will need episodes is not known before, so of
+    these only the number is shown."""
+    if what == "comparing masks":
+        update(done, what)
+    else:
+        update(states, f"{what}: {done:,} episodes")

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
-from rich.table import Table
 
 from maskless.cli.common import OUT, ProgressBar
+from maskless.errors import require
 
 if TYPE_CHECKING:
     from maskless.evaluation.calibration import Calibration
-    from maskless.policy.acting import Policy
+    from maskless.policy import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +50,14 @@ class Calibrate:
     """Show the thresholds, and leave the policy as it is."""
 
     def run(self) -> None:
-        from maskless.errors import MasklessError
         from maskless.evaluation.calibration import CHECKS, calibrate, check_settings
         from maskless.evaluation.player import check_oracle, default_envs
         from maskless.evaluation.runs import environment_of
         from maskless.evaluation.sampling import ENVS, EpisodeSampler
-        from maskless.policy.acting import load
-        from maskless.policy.artifact import change_policy, find_policy
+        from maskless.policy import change_policy, find_policy, load
 
         check_settings(self.episodes, self.alpha, self.delta)
-        if self.envs is not None and self.envs < 1:
-            raise MasklessError(f"envs must be at least 1, not {self.envs}.")
+        require(self.envs is None or self.envs >= 1, f"envs must be at least 1, not {self.envs}.")
         policy = load(self.run_folder)
         env = environment_of(self.run_folder, policy, self.env)
         check_oracle(env, "calibrate the policy in an environment that has masks, with --env")
@@ -70,7 +67,7 @@ class Calibrate:
             EpisodeSampler(policy, env, envs=min(envs, self.episodes)) as sampler,
             ProgressBar("playing (compiling first)", total, "episodes") as update,
         ):
-            found = calibrate(
+            calibration = calibrate(
                 sampler,
                 mode=self.mode,
                 episodes=self.episodes,
@@ -80,57 +77,55 @@ class Calibrate:
                 seed=self.seed,
                 report=update,
             )
-        print_calibration(policy, found)
+        print_calibration(policy, calibration)
         if self.dry_run:
             OUT.print("dry run: the policy is as it was")
             return
         folder = find_policy(self.run_folder)
-        record = found.to_json() | {"env": env.id}
-        change_policy(folder, {"thresholds": list(found.thresholds), "calibration": record})
+        record = calibration.to_json() | {"env": env.id}
+        change_policy(folder, {"thresholds": list(calibration.thresholds), "calibration": record})
         OUT.print(f"stored the thresholds in {folder}", soft_wrap=True)
 
 
-def print_calibration(policy: "Policy", found: "Calibration") -> None:
+def print_calibration(policy: "Policy", calibration: "Calibration") -> None:
     """The thresholds and what they do, action by action."""
-    table = Table(title="how often a valid action is masked, on fresh episodes")
-    for column in ("action", "threshold", "valid in", "before", "after", "as deployed", ""):
-        text = column in ("action", "")
-        table.add_column(column, justify="left" if text else "right", no_wrap=not text)
-    rates = [x.masked_rate() for x in (found.before, found.after, found.deployed)]
-    for number, name in enumerate(policy.action_names):
-        old, new = policy.artifact.thresholds[number], found.thresholds[number]
-        table.add_row(
-            name,
-            f"{_threshold(old)} -> {_threshold(new)}",
-            f"{found.episodes[number]:,} episodes",
-            *(_percent(rate[number]) for rate in rates),
-            _remark(found, number),
+    from maskless.report.text import console_table, number, percent
+
+    samples = (calibration.before, calibration.after, calibration.deployed)
+    rates = [sample.masked_rate() for sample in samples]
+    rows = []
+    for action, name in enumerate(policy.action_names):
+        thresholds = policy.artifact.thresholds[action], calibration.thresholds[action]
+        rows.append(
+            [
+                name,
+                " -> ".join("none" if t is None else f"{t:.3g}" for t in thresholds),
+                f"{calibration.episodes[action]:,} episodes",
+                *(percent(rate[action], digits=2) for rate in rates),
+                _remark(calibration, action),
+            ]
         )
+    title = "how often a valid action is masked, on fresh episodes (%, · = never)"
+    header = ("action", "threshold", "valid in", "before", "after", "as deployed", "")
+    table = console_table(title, header, rows)
+    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     OUT.print(table)
-    changes = [x.policy_change() for x in (found.before, found.after, found.deployed)]
+    before, after, deployed = (number(sample.policy_change(), "{:.4f}") for sample in samples)
     OUT.print(
         "distance from the oracle-masked policy (total variation): before"
-        f" {changes[0]:.4f}, after {changes[1]:.4f}, as deployed {changes[2]:.4f}"
+        f" {before}, after {after}, as deployed {deployed}"
     )
 
 
-def _remark(found: "Calibration", number: int) -> str:
-    if found.mode != "conformal":
-        return ""
+def _remark(calibration: "Calibration", action: int) -> str:
+    """Why an action has the threshold it has, when there were too few episodes for the bound."""
     from maskless.evaluation.calibration import episodes_needed
 
-    needed = episodes_needed(
-        found.settings["alpha"], found.settings["delta"] / len(found.thresholds)
-    )
-    if found.episodes[number] >= needed:
+    if calibration.mode != "conformal":
         return ""
-    outcome = "never masked" if found.guaranteed[number] else "threshold kept, no bound"
+    settings = calibration.settings
+    needed = episodes_needed(settings["alpha"], settings["delta"] / len(calibration.thresholds))
+    if calibration.episodes[action] >= needed:
+        return ""
+    outcome = "never masked" if calibration.guaranteed[action] else "threshold kept, no bound"
     return f"fewer than {needed} episodes: {outcome}"
-
-
-def _threshold(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"
-
-
-def _percent(rate: float) -> str:
-    return "-" if rate != rate else f"{100 * rate:.2f} %"

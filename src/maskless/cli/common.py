@@ -1,4 +1,4 @@
-"""What all commands print with."""
+"""What all commands print with: the consoles and a progress bar."""
 
 import time
 from typing import Any

@@ -45,12 +45,11 @@ class Envs:
         import maskless
 
         env = maskless.make(self.env)
+        if type(env).render is maskless.Environment.render:
+            raise MasklessError(f"{env.id} has no view for the terminal.")
         key, reset_key = jax.random.split(jax.random.key(self.seed))
         state = jax.jit(env.reset)(reset_key)[1]
-        pictures = env.render(state)
-        if not pictures:
-            raise MasklessError(f"{env.id} has no view for the terminal.")
-        for title, picture in pictures.items():
+        for title, picture in env.render(state).items():
             OUT.rule(title)
             OUT.print(picture)
         game = itertools.islice(_random_game(env, key, state), self.steps)
@@ -68,9 +67,8 @@ class Envs:
         for id in maskless.ids():
             env = maskless.make(id)
             rules = ", ".join(f"{r}*" if r == env.rules else r for r in env.rule_sets)
-            table.add_row(
-                id, str(env.num_actions), _shapes(env), f"{env.episode_limit:,} steps", rules
-            )
+            limit = f"{env.episode_limit:,} steps"
+            table.add_row(id, str(env.num_actions), _shapes(env), limit, rules)
         OUT.print(table)
 
 
@@ -94,12 +92,8 @@ def _random_game(env: Any, key: Any, state: Any) -> Iterator[tuple[str, float, b
 
 
 def _shapes(env: Any) -> str:
-    """The observation's shape and type, found without making a world."""
-    import jax
+    """The observation's fields, found without making a world."""
+    from maskless.policy.observations import WHOLE, fields_of
 
-    observation, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    parts = []
-    for path, leaf in jax.tree.leaves_with_path(observation):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        parts.append(f"{name} {leaf.dtype}{list(leaf.shape)}".replace("[]", "").strip())
-    return ", ".join(parts)
+    shapes = [(f.name, f"{f.dtype}{list(f.shape)}".replace("[]", "")) for f in fields_of(env)]
+    return ", ".join(shape if name == WHOLE else f"{name} {shape}" for name, shape in shapes)

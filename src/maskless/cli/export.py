@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 
 from maskless.cli.common import OUT
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,30 +30,30 @@ class Export:
     """ONNX only: a fixed batch size instead of any. The hybrid needs one."""
 
     def run(self) -> None:
-        from maskless.policy.acting import load
-        from maskless.policy.artifact import copy_policy
+        from maskless.policy import load
         from maskless.policy.export import write_export
 
-        if self.batch is not None and self.format != "onnx":
-            raise MasklessError("--batch is for --format onnx; the other formats take any batch.")
+        fits = self.batch is None or self.format == "onnx"
+        require(fits, "--batch is for --format onnx; the other formats take any batch.")
         folder = self._artifact()
         if self.format != "native":
             path = self.out or folder / f"policy.{self.format}"
             difference, _ = write_export(load(folder), path, self.format, self.batch)
             OUT.print(f"wrote {path} (differs from native by {difference:.0e})", soft_wrap=True)
         elif self.out is not None and self.out.resolve() != folder.resolve():
-            OUT.print(f"wrote {copy_policy(folder, self.out)}", soft_wrap=True)
+            OUT.print(f"wrote {load(folder).save(self.out)}", soft_wrap=True)
         else:
             load(folder)
             OUT.print(f"{folder} is a policy that can be loaded", soft_wrap=True)
 
     def _artifact(self) -> Path:
         """The run's artifact; made from its newest checkpoint when it has none yet."""
-        from maskless.policy.artifact import ABOUT_FILE, find_policy, save_policy
+        from maskless.policy import find_policy, save_policy
+        from maskless.policy.artifact import ABOUT_FILE
 
         run = self.run_folder
-        has_one = any((place / ABOUT_FILE).exists() for place in (run, run / "policy"))
-        if has_one or not (run / "checkpoints").is_dir():
+        has_policy = any((folder / ABOUT_FILE).exists() for folder in (run, run / "policy"))
+        if has_policy or not (run / "checkpoints").is_dir():
             return find_policy(run)
         from maskless.conditions import condition
         from maskless.evaluation.runs import load_runs

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
-from rich.table import Table
 
 from maskless.cli.common import OUT
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 
 if TYPE_CHECKING:
-    from maskless.policy.acting import Policy
-    from maskless.policy.overrides import Override
+    from maskless.policy import Override, Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +55,11 @@ class OverrideCommand:
     """Dry run: play in another environment, with the same observations and actions."""
 
     def run(self) -> None:
-        from maskless.policy.acting import load
-        from maskless.policy.artifact import change_policy, find_policy
+        from maskless.policy import change_policy, find_policy, load
         from maskless.policy.overrides import check_overrides
 
         policy = load(self.run_folder)
-        self._refuse_what_does_not_belong()
+        self._check_flags()
         if self.what == "list":
             _print_rules(policy, policy.overrides)
             return
@@ -76,40 +73,28 @@ class OverrideCommand:
         _print_rules(policy, rules)
         OUT.print(f"stored in {folder}", soft_wrap=True)
 
-    def _refuse_what_does_not_belong(self) -> None:
-        for_adding = (
-            self.action,
-            self.threshold,
-            self.when,
-            self.never or None,
-            self.always or None,
+    def _check_flags(self) -> None:
+        given = (self.action, self.threshold, self.when, self.never or None, self.always or None)
+        require(
+            self.what == "add" or given == (None,) * len(given),
+            "--action, --never, --always, --threshold and --when belong to `add`.",
         )
-        if self.what != "add" and any(value is not None for value in for_adding):
-            raise MasklessError(
-                "--action, --never, --always, --threshold and --when belong to `add`."
-            )
-        if self.what != "remove" and self.number is not None:
-            raise MasklessError("--number belongs to `remove`.")
-        if self.what == "list" and self.dry_run:
-            raise MasklessError("--dry-run belongs to `add` and `remove`.")
-        if self.episodes < 1:
-            raise MasklessError(f"episodes must be at least 1, not {self.episodes}.")
+        require(self.what == "remove" or self.number is None, "--number belongs to `remove`.")
+        played = self.what != "list" or not self.dry_run
+        require(played, "--dry-run belongs to `add` and `remove`.")
+        require(self.episodes >= 1, f"episodes must be at least 1, not {self.episodes}.")
 
     def _added(self, policy: "Policy") -> "list[Override]":
-        from maskless.policy.overrides import Override
+        from maskless.policy import Override
 
-        effects = {
-            "never": self.never,
-            "always": self.always,
-            "threshold": self.threshold is not None,
-        }
+        effects = {"never": self.never, "always": self.always}
+        effects["threshold"] = self.threshold is not None
         chosen = [name for name, given in effects.items() if given]
         if self.action is None or len(chosen) != 1:
             raise MasklessError(
                 "A rule needs --action NAME and one of --never, --always and --threshold P."
             )
-        rule = Override(self.action, chosen[0], self.threshold, self.when)
-        return [*policy.overrides, rule]
+        return [*policy.overrides, Override(self.action, chosen[0], self.threshold, self.when)]
 
     def _removed(self, policy: "Policy") -> "list[Override]":
         if self.number is None or not 1 <= self.number <= len(policy.overrides):
@@ -118,9 +103,7 @@ class OverrideCommand:
                 if policy.overrides
                 else "The policy has no overrides to remove."
             )
-        rules = list(policy.overrides)
-        del rules[self.number - 1]
-        return rules
+        return [rule for n, rule in enumerate(policy.overrides, 1) if n != self.number]
 
     def _show_changes(self, policy: "Policy", rules: "Sequence[Override]") -> None:
         import jax
@@ -129,26 +112,32 @@ class OverrideCommand:
         from maskless.evaluation.player import default_envs
         from maskless.evaluation.runs import environment_of
         from maskless.evaluation.sampling import ENVS, EpisodeSampler
+        from maskless.report.text import console_table, number
 
         env = environment_of(self.run_folder, policy, self.env)
         envs = min(default_envs(env, ENVS), self.episodes)
         with EpisodeSampler(policy, env, envs=envs) as player:
             played = player.play(jax.random.key(self.seed), self.episodes, masks="predicted")
-        found = dry_run(policy, rules, played.states)
-        table = Table(title=f"what would change in {found.states:,} states the policy visits")
-        for column in ("action", "newly allowed", "oracle agrees", "newly masked", "oracle agrees"):
-            table.add_column(column, justify="left" if column == "action" else "right")
-        columns = (found.allowed, found.allowed_rightly, found.forbidden, found.forbidden_rightly)
-        for name, *counts in zip(policy.action_names, *columns, strict=True):
-            if any(counts):
-                texts = [f"{n:,}" for n in counts]
-                if not env.has_masks:
-                    texts[1] = texts[3] = "–"
-                table.add_row(name, *texts)
-        OUT.print(table)
+        result = dry_run(policy, rules, played.states)
+        unknown = [None] * len(policy.action_names)  # whether an oracle agrees, without one
+        agreed = env.has_masks
+        columns = (
+            result.allowed,
+            result.allowed_rightly if agreed else unknown,
+            result.forbidden,
+            result.forbidden_rightly if agreed else unknown,
+        )
+        rows = [
+            [name, *(number(count, "{:,}") for count in counts)]
+            for name, *counts in zip(policy.action_names, *columns, strict=True)
+            if any(counts)
+        ]
+        title = f"what would change in {result.states:,} states the policy visits"
+        header = ("action", "newly allowed", "oracle agrees", "newly masked", "oracle agrees")
+        OUT.print(console_table(title, header, rows))
         OUT.print(
-            f"{found.changed:,} masks change; fallbacks {found.fallbacks[0]:,} ->"
-            f" {found.fallbacks[1]:,}; the policy moves by {found.policy_change:.4f} (total"
+            f"{result.changed:,} masks change; fallbacks {result.fallbacks[0]:,} ->"
+            f" {result.fallbacks[1]:,}; the policy moves by {result.policy_change:.4f} (total"
             " variation)"
         )
         OUT.print("dry run: the policy is as it was")

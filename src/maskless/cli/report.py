@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from maskless.cli.common import OUT
-from maskless.errors import MasklessError
+from maskless.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Report:
     def run(self) -> None:
         from maskless.report.training import write_report
 
-        if not self.runs:
-            raise MasklessError("Name at least one folder of a run or a training.")
+        require(bool(self.runs), "Name at least one folder of a run or a training.")
         path = write_report(self.runs, self.out or self.runs[0] / "report.html")
         OUT.print(f"wrote {path}", soft_wrap=True)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import json
-import sys
 import textwrap
 import time
 from collections.abc import Sequence
@@ -241,19 +240,16 @@ def _say_which_masks(env: str | None, options: Sequence[str]) -> None:
         )
 
 
-def default_train(arguments: Sequence[str] | None) -> Train:
+def default_train(arguments: Sequence[str]) -> Train:
     """`Train` with the hyperparameters of the preset, network and environment that the command
     line names, so that --help shows the numbers that will be used and any of them can be given."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if "train" not in arguments[:1]:
-        return Train()
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     for name in ("env", "net", "preset"):
         default = next(f.default for f in dataclasses.fields(Train) if f.name == name)
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--env-options", nargs="*", default=[])
     try:
-        known, _ = parser.parse_known_args(arguments)
+        known, _ = parser.parse_known_args(list(arguments))
         from maskless.envs import make
         from maskless.nets import NETS
         from maskless.training.request import default_hyperparameters

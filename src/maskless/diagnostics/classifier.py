@@ -34,7 +34,7 @@ def measure(
     """The metrics of a rollout, scalars and arrays [actions].
 
     `valid` is the oracle's mask; an action is predicted valid above the probability `threshold`.
-    `stride`: AUROC and calibration look at every so many time steps only, which divides their cost.
+    `stride`: AUROC and calibration use every `stride`-th time step only, which divides their cost.
     """
     predicted = masking.predicted_mask(validity_logits, threshold)
     weights = losses.raw_kl_weights(
@@ -57,13 +57,13 @@ def _confusion(
     predicted: Bool[Array, "*batch actions"], valid: Bool[Array, "*batch actions"]
 ) -> dict[str, Array]:
     axes = tuple(range(valid.ndim - 1))
-    both = jnp.sum(predicted & valid, axis=axes)
-    right = predicted == valid
+    hits = jnp.sum(predicted & valid, axis=axes)
+    correct = predicted == valid
     return {
-        "classifier_accuracy": jnp.mean(right),
-        "classifier_accuracy_per_action": jnp.mean(right, axis=axes),
-        "classifier_precision": both / jnp.sum(predicted, axis=axes),
-        "classifier_recall": both / jnp.sum(valid, axis=axes),
+        "classifier_accuracy": jnp.mean(correct),
+        "classifier_accuracy_per_action": jnp.mean(correct, axis=axes),
+        "classifier_precision": hits / jnp.sum(predicted, axis=axes),
+        "classifier_recall": hits / jnp.sum(valid, axis=axes),
     }
 
 

@@ -16,7 +16,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float
 
 DECAY = 0.9
-"""What a state counts in the next update, compared with this one: about ten updates are seen."""
+"""The weight of a state in the next update's sums: the window is about ten updates long."""
 
 LEAST_STATES = 32.0
 """With fewer valid or invalid states in the window an action has no numbers."""
@@ -34,7 +34,7 @@ class Sums:
     """Of the features x."""
     unit: Float[Array, "2 actions dims"]
     """Of x / |x|. The mean cosine of all pairs is the product of two such means: no pair is ever
-    looked at."""
+    formed."""
     unit_with_bias: Float[Array, "2 actions dims+1"]
     """Of [x, 1] / |[x, 1]|."""
 
@@ -72,7 +72,7 @@ def measure(
 ) -> tuple[Correlation, dict[str, Array]]:
     """The metrics of the window that ends with this rollout, arrays [actions].
 
-    `stride`: only every so many time steps are looked at, which divides the cost.
+    `stride`: only every `stride`-th time step counts, which divides the cost.
     """
     features, hidden, valid = (_by_step(x[::stride]) for x in (features, hidden, valid))
     new = Correlation(

@@ -77,10 +77,10 @@ def measure(
         **_probabilities("raw_", raw, valid),
         "probability_valid_relative": mean_where(jnp.exp(behaviour) * choices, valid),
     }
-    state = _remember(
+    state = _update_firsts(
         state,
         update,
-        met=jnp.any(valid, axis=_batch_axes(valid)),
+        occurred=jnp.any(valid, axis=_batch_axes(valid)),
         learned=metrics["probability_valid"] > HALF,  # False where it is NaN
         logs=(
             mean_where(_floored(behaviour), valid),
@@ -111,16 +111,16 @@ def _probabilities(
     return metrics
 
 
-def _remember(
+def _update_firsts(
     state: Suppression,
     update: Int[Array, ""] | int,
     *,
-    met: Bool[Array, " actions"],
+    occurred: Bool[Array, " actions"],
     learned: Bool[Array, " actions"],
     logs: tuple[Array, Array, Array],
 ) -> Suppression:
-    """Writes down what happens for the first time."""
-    new = met & (state.first_update == 0)
+    """Stores the update and the probabilities of what occurs for the first time."""
+    new = occurred & (state.first_update == 0)
     log, raw_log, relative_log = logs
     return Suppression(
         first_update=jnp.where(new, update, state.first_update),

@@ -1,7 +1,7 @@
 """A warning that helps: which actions is a run without masks losing, since when, and what to do.
 
     watch = SuppressionWatch(env.action_names)
-    notes = sentences(watch.see(row))            # after every row of metrics
+    notes = warning_lines(watch.update(row))     # after every row of metrics
     row["suppressed_since_frames"] = watch.since_frames
     suppressed_actions(rows, env.action_names)   # or of a finished run, from metrics.jsonl
 
@@ -46,45 +46,44 @@ class SuppressedAction:
     @property
     def sentence(self) -> str:
         """For people."""
+        ratio = self.uniform / self.probability if self.probability > 0 else None
         return (
             f"{self.action} is being suppressed: where it is valid"
-            f" ({_percent(self.valid_share)} of states) it has probability {self.probability:.1e},"
-            f" {_times(self.uniform, self.probability)} less than uniform,"
-            f" since {self.since_frames:,} frames."
+            f" ({100 * self.valid_share:.2g} % of states) it has probability"
+            f" {self.probability:.1e}, {f'{ratio:,.0f} times' if ratio else 'infinitely'} less than"
+            f" uniform, since {self.since_frames:,} frames."
         )
 
 
 class SuppressionWatch:
-    """Follows one run, row by row."""
+    """Follows one run, row by row of its metrics."""
 
     def __init__(self, action_names: Sequence[str]):
         self._names = tuple(action_names)
-        self._found: dict[str, SuppressedAction] = {}
+        self._suppressed: dict[str, SuppressedAction] = {}
 
-    def see(self, row: Mapping[str, Any]) -> list[SuppressedAction]:
+    def update(self, row: Mapping[str, Any]) -> list[SuppressedAction]:
         """What is suppressed after this row of `metrics.jsonl`; the worst first."""
         uniform = 1 / len(self._names)
         columns = [self._per_action(row, name) for name in ("probability_valid", "valid_share")]
         for action, probability, share in zip(self._names, *columns, strict=True):
             if probability is None or probability != probability:
-                continue  # never valid in this row: no news
+                continue  # never valid in this row: nothing is known
             if probability >= TENTH * uniform or share > MOSTLY_VALID:
-                self._found.pop(action, None)
+                self._suppressed.pop(action, None)
                 continue
-            before = self._found.get(action)
+            before = self._suppressed.get(action)
             since = before.since_frames if before else int(row["frames"])
-            self._found[action] = SuppressedAction(
+            self._suppressed[action] = SuppressedAction(
                 action, since, float(probability), uniform, float(share)
             )
-        return sorted(self._found.values(), key=lambda found: found.probability)
+        return sorted(self._suppressed.values(), key=lambda action: action.probability)
 
     @property
     def since_frames(self) -> list[float]:
         """Since when each action is suppressed, in the order of the names; NaN: it is not."""
-        return [
-            float(self._found[name].since_frames) if name in self._found else float("nan")
-            for name in self._names
-        ]
+        since = {name: float(action.since_frames) for name, action in self._suppressed.items()}
+        return [since.get(name, float("nan")) for name in self._names]
 
     def _per_action(self, row: Mapping[str, Any], name: str) -> Sequence[float | None]:
         values = row.get(name)
@@ -100,25 +99,17 @@ def suppressed_actions(
     rows: Iterable[Mapping[str, Any]], action_names: Sequence[str]
 ) -> list[SuppressedAction]:
     """What is suppressed at the end of these rows; the worst first."""
-    watch, found = SuppressionWatch(action_names), []
+    watch, suppressed = SuppressionWatch(action_names), []
     for row in rows:
-        found = watch.see(row)
-    return found
+        suppressed = watch.update(row)
+    return suppressed
 
 
-def sentences(suppressed: Sequence[SuppressedAction], *, most: int = 3) -> list[str]:
-    """Lines for a display or a report: the worst `most` actions, how many more, what to do."""
+def warning_lines(suppressed: Sequence[SuppressedAction], *, most: int = 3) -> list[str]:
+    """For a display or a report: the worst `most` actions, how many more, what to do."""
     if not suppressed:
         return []
-    lines = [found.sentence for found in suppressed[:most]]
-    if more := [found.action for found in suppressed[most:]]:
+    lines = [action.sentence for action in suppressed[:most]]
+    if more := [action.action for action in suppressed[most:]]:
         lines.append(f"{len(more)} more suppressed: {', '.join(more)}.")
     return [*lines, ADVICE]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
-
-
-def _times(uniform: float, probability: float) -> str:
-    return f"{uniform / probability:,.0f} times" if probability > 0 else "infinitely"

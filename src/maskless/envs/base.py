@@ -1,8 +1,19 @@
-"""The contract that every world follows, so that masks, learner and audit are written once.
+"""The contract that every environment follows, so that masks, learner and audit are written once.
 
 The calling convention is gymnax's, unbatched and without auto-reset, plus `validity`. Everything
-is a pure function of its arguments: batch with `jax.vmap`, compile with `jax.jit`.
-`VectorEnv` (vector.py) adds batching, fresh levels and episode statistics.
+is a pure function of its arguments: batch with `jax.vmap`, compile with `jax.jit`. `VectorEnv`
+(vector.py) adds batching, fresh levels and episode statistics. One of your own, a walk from 0 to 3:
+
+    class Walk(maskless.Environment):
+        id, action_names, episode_limit = "walk", ("back", "on"), 20
+        def reset(self, key, params=None): return self.observe(jnp.int32(0)), jnp.int32(0)
+        def step(self, key, state, action, params=None):
+            state = state + 2 * action - 1
+            return self.observe(state), state, (state == 3) * 1.0, state == 3, {}
+        def observe(self, state): return jax.nn.one_hot(state, 4)
+        def validity(self, state, params=None): return jnp.array([state > 0, True])  # True = valid
+
+`maskless.envs.check_contract(Walk())` says in one sentence what does not fit together.
 """
 
 import abc
@@ -24,7 +35,7 @@ Info = dict[str, Array]
 
 
 class Environment(abc.ABC):
-    """One world. Subclass it, or imitate it, to use your own."""
+    """One environment. Subclass it, or imitate it, to use your own."""
 
     id: str
     """The name `maskless.make` knows it by."""
@@ -45,17 +56,17 @@ class Environment(abc.ABC):
     encoder: Encoder = Encoder()
     """How networks read its observations, and what it records."""
     default_hyperparameters: Mapping[str, Any] = MappingProxyType({})
-    """Where this world needs other ones than `Hyperparameters` has."""
+    """Where this environment needs other values than the defaults of `Hyperparameters`."""
     runs_on_host: bool = False
     """Whether it is played in Python processes instead of inside JAX."""
     made_from: tuple[str, Mapping[str, Any]] | None = None
-    """The id and the options that `maskless.make` made it from; None: somebody else made it."""
+    """The id and the options that `maskless.make` made it from; None: it was made otherwise."""
     has_masks: bool = True
-    """False: no oracle tells what is valid here."""
+    """Whether `validity` gives a mask; False: there is no oracle."""
     levels_at_a_time: ClassVar[int] = 64
-    """How many levels a CPU makes fastest side by side (large worlds fall out of its cache)."""
+    """Batch size at which a CPU makes levels fastest (large states fall out of its cache)."""
     levels_at_a_time_on_accelerators: ClassVar[int] = 64
-    """The same for a GPU, which makes more of them in the same time as long as they fit."""
+    """The same for a GPU, where larger batches cost no more time as long as they fit."""
 
     @abc.abstractmethod
     def reset(self, key: PRNGKeyArray, params: Any = None) -> tuple[Observation, State]:
@@ -110,32 +121,35 @@ class Environment(abc.ABC):
         return {}
 
     def effect_view(self, state: State) -> Any:
-        """The part of a state in which a change counts as an effect of an action. The audit asks
-        only where there is no reference no-op; then drop what every step changes (step counters).
+        """The part of a state in which a change counts as an effect of an action. Used by the
+        audit where there is no `noop_action`; leave out what every step changes (step counters).
         """
         return state
 
     def perturb(self, key: PRNGKeyArray, state: State) -> State | None:
-        """An edit of `state` that meets preconditions which random play hardly reaches, for the
-        audit. None: this environment has no such edits."""
+        """A random edit of `state`, for the audit: it meets preconditions that random play hardly
+        reaches. None: this environment has no such edits."""
         return None
 
     def render(self, state: State) -> dict[str, Any]:
-        """Pictures of one state for the terminal, by title (anything `rich` prints); empty: the
-        environment has no such view."""
+        """Pictures of one state for the terminal, by title (anything `rich` prints); empty: it has
+        none."""
         return {}
 
     def with_rules(self, rules: str) -> "Environment":
-        """The same environment under other mask rules."""
+        """A copy of this environment with other mask rules."""
         if rules not in self.rule_sets:
             raise UnknownNameError(f"mask rules of {self.id}", rules, self.rule_sets)
         other = copy.copy(self)
         other.rules = rules
+        if self.made_from is not None and rules != self.rules:
+            id, options = self.made_from
+            other.made_from = (id, {**options, "rules": rules})
         return other
 
     def check_action(self, action: Any) -> None:
-        """Refuses an action number that does not exist. Inside jit the value cannot be seen;
-        there every environment treats such a number as some no-op."""
+        """Refuses an action number that does not exist. Under jit the value is unknown; there every
+        environment treats such a number as a no-op."""
         if isinstance(action, jax.core.Tracer):
             return
         numbers = np.asarray(action)

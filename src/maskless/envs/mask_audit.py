@@ -2,8 +2,8 @@
 
 For every state it steps every action beside the reference no-op with the same random key, and
 compares: an action is *effective* when the world comes out different. (A penalty alone is no
-effect: many environments punish actions that do nothing.) Against that it holds the masks of every
-rule set. It needs nothing but the environment contract.
+effect: many environments punish actions that do nothing.) The masks of every
+rule set are compared with that. It needs nothing but the environment contract.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ PLAY_STEPS = 8  # steps of random play between two measured batches
 
 
 @dataclasses.dataclass
-class RuleTally:
-    """Counts per action, for one rule set."""
+class RuleCounts:
+    """Number of states per action, for one rule set."""
 
     valid: np.ndarray
     effective_but_masked: np.ndarray
@@ -46,59 +46,54 @@ class Audit:
     states: int
     sources: dict[str, int]
     effective: np.ndarray
-    rules: dict[str, RuleTally]
+    rules: dict[str, RuleCounts]
 
     def errors(self, rules: str) -> int:
         """State-actions on which these rules and the game disagree, decisions aside."""
-        tally = self.rules[rules]
-        return int(tally.effective_but_masked.sum() + tally.dead_but_valid.sum())
+        counts = self.rules[rules]
+        return int(counts.effective_but_masked.sum() + counts.dead_but_valid.sum())
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Audit":
         """The audit that `to_json` described, for redrawing it without measuring again."""
         actions = tuple(content["effective"])
 
-        def counts(named: dict[str, int]) -> np.ndarray:
-            return np.array([named[action] for action in actions])
+        def array(by_action: dict[str, int]) -> np.ndarray:
+            return np.array([by_action[action] for action in actions])
 
         rules = {
-            name: RuleTally(
-                counts(tally["valid"]),
-                counts(tally["effective_but_masked"]),
-                counts(tally["dead_but_valid"]),
-                {why: counts(named) for why, named in tally["waived"].items()},
+            name: RuleCounts(
+                array(counts["valid"]),
+                array(counts["effective_but_masked"]),
+                array(counts["dead_but_valid"]),
+                {reason: array(by_action) for reason, by_action in counts["waived"].items()},
             )
-            for name, tally in content["rules"].items()
+            for name, counts in content["rules"].items()
         }
-        return cls(
-            content["environment"],
-            actions,
-            content["states"],
-            content["sources"],
-            counts(content["effective"]),
-            rules,
-        )
+        effective = array(content["effective"])
+        states, sources = content["states"], content["sources"]
+        return cls(content["environment"], actions, states, sources, effective, rules)
 
     def to_json(self) -> dict[str, Any]:
         """Counts by action name, as saved in validity.json."""
 
-        def named(counts: np.ndarray) -> dict[str, int]:
+        def by_action(counts: np.ndarray) -> dict[str, int]:
             return dict(zip(self.action_names, counts.tolist(), strict=True))
 
         return {
             "environment": self.env,
             "states": self.states,
             "sources": self.sources,
-            "effective": named(self.effective),
+            "effective": by_action(self.effective),
             "rules": {
                 name: {
                     "errors": self.errors(name),
-                    "valid": named(tally.valid),
-                    "effective_but_masked": named(tally.effective_but_masked),
-                    "dead_but_valid": named(tally.dead_but_valid),
-                    "waived": {why: named(counts) for why, counts in tally.waived.items()},
+                    "valid": by_action(counts.valid),
+                    "effective_but_masked": by_action(counts.effective_but_masked),
+                    "dead_but_valid": by_action(counts.dead_but_valid),
+                    "waived": {reason: by_action(c) for reason, c in counts.waived.items()},
                 }
-                for name, tally in self.rules.items()
+                for name, counts in self.rules.items()
             },
         }
 
@@ -119,7 +114,7 @@ def audit(
     `progress` is called with the number of states done and the source at work.
     """
     check_size(states, draws)
-    check_contract(env)
+    check_contract(env, first_state=False)
     measure = jax.jit(functools.partial(_measure, env, draws))
     result: Audit | None = None
     play_key, draw_key = jax.random.split(jax.random.key(seed))
@@ -180,7 +175,7 @@ def _measure(env: Environment, draws: int, key: PRNGKeyArray, batch: State) -> d
     """Counts per action over a batch of states."""
     size = jax.tree.leaves(batch)[0].shape[0]
     verdicts = {name: _verdict(env.with_rules(name), batch) for name in env.rule_sets}
-    # Where one outcome shows no effect of an action that ought to have one, another might.
+    # What exact rules promise to work: where one random outcome shows no effect, another might.
     promised = jnp.zeros((size, env.num_actions), bool)
     if env.exact_rules in verdicts:
         valid, waivers = verdicts[env.exact_rules]
@@ -190,34 +185,34 @@ def _measure(env: Environment, draws: int, key: PRNGKeyArray, batch: State) -> d
         draw, effective = carry
         return (draw == 0) | ((draw < draws) & jnp.any(_dead(env, promised, effective)))
 
-    def try_another(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def try_draw(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         draw, effective = carry
         keys = jax.random.split(jax.random.fold_in(key, draw), size)
-        return draw + 1, effective | jax.vmap(functools.partial(effective_actions, env))(
-            keys, batch
-        )
+        now = jax.vmap(functools.partial(effective_actions, env))(keys, batch)
+        return draw + 1, effective | now
 
-    _, effective = jax.lax.while_loop(
-        unclear, try_another, (jnp.int32(0), jnp.zeros((size, env.num_actions), bool))
-    )
-    rules = {}
-    for name, (valid, waivers) in verdicts.items():
-        masked, dead = effective & ~valid, _dead(env, valid, effective)
-        waived, unexplained = {}, masked | dead
-        for why, covered in waivers.items():
-            waived[why] = (unexplained & covered).sum(0)
-            unexplained &= ~covered
-        rules[name] = {
-            "valid": valid.sum(0),
-            "effective_but_masked": (masked & unexplained).sum(0),
-            "dead_but_valid": (dead & unexplained).sum(0),
-            "waived": waived,
-        }
+    start = jnp.int32(0), jnp.zeros((size, env.num_actions), bool)
+    _, effective = jax.lax.while_loop(unclear, try_draw, start)
     return {
         "states": jnp.int32(size),
         "effective": effective.sum(0),
-        "rules": rules,
+        "rules": {name: _compare(env, *verdicts[name], effective) for name in verdicts},
         "empty": {name: (~valid.any(-1)).sum() for name, (valid, _) in verdicts.items()},
+    }
+
+
+def _compare(env: Environment, valid: Array, waivers: dict[str, Array], effective: Array) -> dict:
+    """The fields of `RuleCounts`. Each disagreement counts for the first waiver that covers it."""
+    masked, dead = effective & ~valid, _dead(env, valid, effective)
+    waived, unexplained = {}, masked | dead
+    for reason, covered in waivers.items():
+        waived[reason] = (unexplained & covered).sum(0)
+        unexplained &= ~covered
+    return {
+        "valid": valid.sum(0),
+        "effective_but_masked": (masked & unexplained).sum(0),
+        "dead_but_valid": (dead & unexplained).sum(0),
+        "waived": waived,
     }
 
 
@@ -233,33 +228,32 @@ def _dead(env: Environment, valid: Array, effective: Array) -> Bool[Array, "batc
 
 
 def _add(env: Environment, result: Audit | None, source: str, counts: dict[str, Any]) -> Audit:
+    """The audit so far and the counts of one more batch from `source`."""
     size = int(counts["states"])
-    # In the environment's order: a compiled function returns dictionaries sorted by key.
-    rules = {name: RuleTally(**counts["rules"][name]) for name in env.rule_sets}
     for name, empty in counts["empty"].items():
         if empty:
             raise MasklessError(
                 f"{env.id}: under the rules {name!r} {int(empty)} of {size} states ({source}) have"
                 " no valid action; at least one action must be valid in every state."
             )
+    # In the environment's order: a compiled function returns dictionaries sorted by key.
+    rules = {name: counts["rules"][name] for name in env.rule_sets}
     if result is None:
+        rules = {name: RuleCounts(**fields) for name, fields in rules.items()}
         return Audit(env.id, env.action_names, size, {source: size}, counts["effective"], rules)
     result.states += size
     result.sources[source] = result.sources.get(source, 0) + size
     result.effective = result.effective + counts["effective"]
-    for name, tally in rules.items():
-        total = result.rules[name]
-        total.valid = total.valid + tally.valid
-        total.effective_but_masked = total.effective_but_masked + tally.effective_but_masked
-        total.dead_but_valid = total.dead_but_valid + tally.dead_but_valid
-        total.waived = {why: total.waived[why] + counts for why, counts in tally.waived.items()}
+    for name, fields in rules.items():
+        total = dataclasses.asdict(result.rules[name])
+        result.rules[name] = RuleCounts(**jax.tree.map(np.add, total, fields))
     return result
 
 
 def _collect(env: Environment, key: PRNGKeyArray, states: int) -> Iterator[tuple[str, State]]:
     """Batches of states: random play, play under each rule set's masks, and synthetic ones.
 
-    Sources take turns, so that an audit that is cut short has seen them all.
+    Sources take turns, so that a short audit uses them all.
     """
     batch = min(BATCH, states)
     venv = VectorEnv(env, batch, pool_size=max(1, batch // 4))
@@ -268,28 +262,28 @@ def _collect(env: Environment, key: PRNGKeyArray, states: int) -> Iterator[tuple
     start, _ = jax.jit(venv.reset)(jax.random.fold_in(key, 0))
     has_perturb = jax.eval_shape(env.perturb, key, jax.tree.map(lambda x: x[0], start.states))
     policies = ("random play", *(f"play under {name} masks" for name in env.rule_sets))
-    players = dict.fromkeys(range(len(policies)), start)
+    games = dict.fromkeys(range(len(policies)), start)
     for turn in itertools.count(1):
         for policy, name in enumerate(policies):
             step_key, perturb_key, play_on_key = jax.random.split(
                 jax.random.fold_in(jax.random.fold_in(key, turn), policy), 3
             )
-            players[policy] = play(step_key, players[policy], policy)
-            yield name, players[policy].states
+            games[policy] = play(step_key, games[policy], policy)
+            yield name, games[policy].states
             if has_perturb is None:
                 continue
             # Rules go wrong in rare states, so these get half of the budget; half of them are
             # played on, which mixes the edits with the game's own dynamics.
-            edited = perturb(jax.random.split(perturb_key, batch), players[policy].states)
+            edited = perturb(jax.random.split(perturb_key, batch), games[policy].states)
             if turn % 2:
-                edited = play(play_on_key, players[policy].replace(states=edited), 0).states
+                edited = play(play_on_key, games[policy].replace(states=edited), 0).states
             yield "synthetic", edited
 
 
 def _play(venv: VectorEnv, key: PRNGKeyArray, state: Any, policy: Array) -> Any:
-    """Some steps of uniformly random play: policy 0 among all actions, policy n among those that
-    the n-th rule set calls valid. One program serves all, since compiling is what takes time."""
-    everything = jnp.ones((venv.num_envs, venv.env.num_actions), bool)
+    """`PLAY_STEPS` steps of uniformly random play: policy 0 among all actions, policy n among those
+    that the n-th rule set calls valid. One program serves all: compiling is what takes time."""
+    all_actions = jnp.ones((venv.num_envs, venv.env.num_actions), bool)
 
     def step(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
         action_key, step_key = jax.random.split(key)
@@ -297,7 +291,7 @@ def _play(venv: VectorEnv, key: PRNGKeyArray, state: Any, policy: Array) -> Any:
             jax.vmap(venv.env.with_rules(name).validity)(state.states)
             for name in venv.env.rule_sets
         ]
-        allowed = jnp.stack([everything, *masks])[policy]
+        allowed = jnp.stack([all_actions, *masks])[policy]
         actions = jax.random.categorical(action_key, jnp.where(allowed, 0.0, -jnp.inf))
         return venv.step(step_key, state, actions)[0], None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from maskless.envs.base import Environment
+from maskless.envs.contract import check_members
 from maskless.errors import MasklessError, UnknownNameError
 
 _CORRIDOR = "maskless.envs.minihack:make_corridor"
@@ -37,6 +38,8 @@ def register(id: str, factory: str | Callable[..., Environment]) -> None:
 def make(id: str, **options: Any) -> Environment:
     """The environment called `id`, e.g. `make("craftax-classic", rules="exact")`.
 
+    `env.made_from` remembers `(id, options)`, so that a training can be resumed.
+
     Your own needs no registration: `make("your_package.your_module:YourEnvironment")`. Neither
     does one of Gymnasium's: `make("gymnasium:Taxi-v3")`.
     """
@@ -44,19 +47,21 @@ def make(id: str, **options: Any) -> Environment:
         raise MasklessError(f"An environment id is a string such as 'craftax', not {id!r}.")
     if id not in _REGISTRY and ":" not in id:
         raise UnknownNameError("environment", id, _REGISTRY)
+    if id.startswith("object:"):
+        raise MasklessError(
+            f"The environment {id.removeprefix('object:')!r} was given as an object, which no name"
+            " can make again: give the object again, from Python."
+        )
     factory = _REGISTRY.get(id, _GYMNASIUM if id.startswith("gymnasium:") else id)
     if isinstance(factory, str):
         factory = _import_factory(factory)
     parameters = inspect.signature(factory).parameters
     _check_options(id, parameters, options)
+    if inspect.isabstract(factory):
+        check_members(factory, id)
     named = {"id": id} if "id" in parameters else {}
     env = factory(**named, **options)
-    for name in ("reset", "step", "observe", "validity", "action_names"):
-        if not hasattr(env, name):
-            raise MasklessError(
-                f"{id} does not follow the environment contract: it has no {name!r}"
-                " (see maskless.envs.base.Environment)."
-            )
+    check_members(env, id)
     env.made_from = (id, options)
     return env
 

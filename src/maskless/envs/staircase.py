@@ -4,8 +4,8 @@
 
 `descend` works on the ladder only, the three interactions nowhere; what does not work is a no-op.
 Every step towards the ladder is rewarded, so that `right` is soon reinforced everywhere and the
-other actions fall, `descend` included, before anyone has seen the ladder. `maskless_paper.theory`
-has the same corridor as a table, to be solved without sampling.
+other actions fall, `descend` included, before the ladder has ever been reached.
+`maskless_paper.theory` has the same corridor as a table, to be solved without sampling.
 
 Two parameters decide how deep `descend` falls. `alignment`: how much the cells look alike.
 `spare`: the light goes out after `length + spare` steps, so that only an agent which walks almost

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key
 
 from maskless.envs import Environment, VectorEnv
 from maskless.errors import MasklessError
@@ -168,7 +168,7 @@ class BatchedPlayer:
         self._keys = jnp.stack([jax.random.fold_in(root, each) for each in distinct])
         seed_of_run = jnp.array([distinct.index(each) for each in run_seeds])
 
-        def begin(keys: PRNGKeyArray) -> tuple[Play, Any]:
+        def begin(keys: Key[Array, " seeds"]) -> tuple[Play, Any]:
             """[runs, sources, ...], with the levels of each seed made once."""
             play = jax.vmap(lambda key: game.begin(venv, net, key, episodes))(keys)
             one = jax.tree.map(lambda x: jnp.stack([x] * len(distinct)), accumulator())

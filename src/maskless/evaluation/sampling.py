@@ -177,7 +177,7 @@ def _add_states(
     score_key, state_key = jax.random.split(key)
     valid = now.valid & going[:, None]
     scores = jax.nn.sigmoid(now.validity)
-    predicted = scores > thresholds
+    predicted = masking.predicted_mask(now.validity, thresholds)
     lengths, counts = so_far.lengths + going, so_far.valid + valid
     # Reservoirs: the n-th candidate takes the place with probability 1/n, so that in the end each
     # had the same chance, however many there were.

@@ -19,20 +19,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from maskless import masking
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets import Carry, Heads
-from maskless.policy.artifact import Artifact, read_artifact
-from maskless.policy.observations import Field, match, rebuild
-from maskless.policy.overrides import Override, apply_overrides
+from maskless.policy.artifact import Artifact, describe_policy, read_artifact, write_artifact
+from maskless.policy.observations import PolicyEnvironment, match, rebuild
+from maskless.policy.overrides import Overruling
 
 MASKS = ("predicted", "none")
-_COUNTED_AT_A_TIME = 256
+_COUNT_BUFFER = 256
 
 
 @struct.dataclass
-class Info:
-    """Why the policy chose what it chose. [batch, ...]; without that axis for one observation."""
+class PredictedMask:
+    """A mask and how it came about. [batch, ...]; without that axis for one observation."""
 
-    probabilities: Float[Array, "batch actions"]
-    """Of the actions, under the mask that was applied."""
     validity: Float[Array, "batch actions"]
     """The predicted probability that each action is valid."""
     mask: Bool[Array, "batch actions"]
@@ -42,22 +40,21 @@ class Info:
     forbids."""
     overridden: Bool[Array, "batch actions"]
     """Where overrides changed the predicted mask."""
+    changed: list[Bool[Array, " batch"]]
+    """For each override: where it changed the mask that those before it left."""
 
 
 @struct.dataclass
-class PredictedMask:
-    """A predicted mask and how it came about; as in `Info`."""
+class Info(PredictedMask):
+    """Why the policy chose what it chose. The validity is the predicted one, also where another
+    mask was applied."""
 
-    validity: Float[Array, "batch actions"]
-    mask: Bool[Array, "batch actions"]
-    fallback: Bool[Array, " batch"]
-    overridden: Bool[Array, "batch actions"]
-    changed: list[Bool[Array, " batch"]]
-    """For each override: where it changed the mask that it found."""
+    probabilities: Float[Array, "batch actions"]
+    """Of the actions, under the mask that was applied."""
 
 
 class Policy:
-    """A network with its weights, thresholds and overrides. `load` makes it.
+    """A network with its weights, thresholds and overrides. `load` and `policy_of` make it.
 
     `act` compiles once for every batch size and kind of masks.
     """
@@ -65,25 +62,14 @@ class Policy:
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
         self.net = artifact.net
+        self.action_names, self.fields = artifact.action_names, artifact.fields
+        self.overrides = artifact.overrides
         self.params = jax.tree.map(jnp.asarray, artifact.params)
         self.thresholds = as_array(artifact.thresholds)
         self._act = jax.jit(self._choose, static_argnames=("masks", "greedy"))
         self._carry_shapes: dict[int, Any] = {}
-        self._uncounted: list[Array] = []
+        self._pending_counts: list[Array] = []
         self._counts = np.zeros(2 + len(artifact.overrides), np.int64)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return self.artifact.action_names
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """What it observes."""
-        return self.artifact.fields
-
-    @property
-    def overrides(self) -> tuple[Override, ...]:
-        return self.artifact.overrides
 
     def initial_carry(self, batch: int = 1) -> Carry:
         """What the policy remembers at the start of an episode. All leaves begin with the batch
@@ -117,17 +103,12 @@ class Policy:
             mask, masks = self._check_mask(masks, batch, batched), "none"
         elif masks not in MASKS:
             raise UnknownNameError("kind of masks", masks, MASKS)
+        starts = _check_reset(reset, batch, batched)
+        how = {"masks": masks, "greedy": greedy}
         action, carry, info, counts = self._act(
-            self.params,
-            leaves,
-            carry,
-            key,
-            _check_reset(reset, batch, batched),
-            mask,
-            masks=masks,
-            greedy=greedy,
+            self.params, leaves, carry, key, starts, mask, **how
         )
-        self._count(counts)
+        self._record_counts(counts)
         if not batched:
             action, info = jax.tree.map(lambda x: x[0], (action, info))
         return action, carry, info
@@ -135,18 +116,23 @@ class Policy:
     @property
     def counts(self) -> dict[str, int]:
         """How many actions were chosen, how many of them in a fallback, and for each override how
-        often it changed the mask, since the policy was loaded. Calls inside somebody's jit are not
+        often it changed the mask, since the policy was made. Calls inside a jit of yours are not
         counted."""
-        self._add_up()
+        self._flush_counts()
         rules = [f"override {n}: {rule}" for n, rule in enumerate(self.overrides, 1)]
         names = ["actions", "fallbacks", *rules]
         return dict(zip(names, map(int, self._counts), strict=True))
 
-    def look(
+    def save(self, folder: Path | str) -> Path:
+        """Writes the artifact, in place of one that may be there; `load` reads it."""
+        return write_artifact(self.artifact, folder)
+
+    def forward(
         self, params: PyTree, carry: Carry, leaves: Sequence[Array], reset: Bool[Array, " batch"]
     ) -> tuple[Carry, Heads]:
         """One step of the network. `leaves`: the observation in the order of `fields`."""
-        observation = rebuild(self.net.encoder, self.fields, [x[None] for x in leaves])
+        encoder = getattr(self.net, "encoder", None)
+        observation = rebuild(encoder, self.fields, [x[None] for x in leaves])
         outputs: Any = self.net.apply(params, carry, observation, reset[None])
         return outputs[0], jax.tree.map(lambda x: x[0], outputs[1])
 
@@ -159,11 +145,9 @@ class Policy:
         if that is nothing): a rule "never" holds in a fallback too.
         """
         validity = jax.nn.sigmoid(validity_logits)
-        predicted = validity > self.thresholds
-        observed = {f.name: leaf for f, leaf in zip(self.fields, leaves, strict=True)}
-        mask, forbidden, changed = apply_overrides(
-            self.overrides, self.action_names, self.fields, observed, validity, predicted
-        )
+        predicted = masking.predicted_mask(validity_logits, self.thresholds)
+        rules = Overruling(self.overrides, self.action_names, self.fields)
+        mask, forbidden, changed = rules.apply(leaves, validity, predicted)
         return PredictedMask(
             validity=validity,
             mask=masking.fall_back(mask, forbidden),
@@ -184,26 +168,16 @@ class Policy:
         masks: str,
         greedy: bool,
     ) -> tuple[Array, Carry, Info, Int[Array, " counts"]]:
-        carry, heads = self.look(params, carry, leaves, reset)
-        made = self.predict_mask(leaves, heads.validity)
-        if masks != "predicted":  # the prediction is only told, and decides nothing
-            applied = jnp.ones_like(made.mask) if mask is None else mask
-            nothing = jnp.zeros_like(made.fallback)
-            made = PredictedMask(
-                made.validity,
-                applied,
-                nothing,
-                jnp.zeros_like(applied),
-                [nothing for _ in made.changed],
-            )
-        log_probs = masking.masked_log_softmax(heads.logits, made.mask)
-        if greedy or key is None:  # `act` asks for a key unless greedy
-            action = jnp.argmax(log_probs, -1)
-        else:
-            action = masking.sample(key, log_probs)
-        info = Info(jnp.exp(log_probs), made.validity, made.mask, made.fallback, made.overridden)
-        counted = [jnp.ones_like(made.fallback), made.fallback, *made.changed]
-        return action, carry, info, jnp.stack(counted).sum(-1, dtype=jnp.int32)
+        carry, heads = self.forward(params, carry, leaves, reset)
+        applied = self.predict_mask(leaves, heads.validity)
+        if masks != "predicted":  # the prediction is reported, not applied
+            mask = jnp.ones_like(applied.mask) if mask is None else mask
+            unused = jax.tree.map(jnp.zeros_like, applied)
+            applied = unused.replace(validity=applied.validity, mask=mask)
+        decision = masking.decide(key, heads.logits, applied.mask, greedy=greedy)
+        info = Info(**vars(applied), probabilities=jnp.exp(decision.log_probs))
+        counts = jnp.stack([jnp.ones_like(info.fallback), info.fallback, *info.changed])
+        return decision.action, carry, info, counts.sum(-1, dtype=jnp.int32)
 
     def _check_carry(self, carry: Carry, batch: int) -> Carry:
         if batch not in self._carry_shapes:
@@ -229,26 +203,37 @@ class Policy:
             raise MasklessError("A mask of yours allows no action: at least one must be valid.")
         return masks if batched else masks[None]
 
-    def _count(self, counts: Array) -> None:
+    def _record_counts(self, counts: Array) -> None:
         if isinstance(counts, jax.core.Tracer):
             return
-        # Looked at later: waiting for the device here would slow down every action.
-        self._uncounted.append(counts)
-        if len(self._uncounted) >= _COUNTED_AT_A_TIME:
-            self._add_up()
+        # Fetched later: waiting for the device here would slow down every action.
+        self._pending_counts.append(counts)
+        if len(self._pending_counts) >= _COUNT_BUFFER:
+            self._flush_counts()
 
-    def _add_up(self) -> None:
-        waiting, self._uncounted = self._uncounted, []
-        for counts in jax.device_get(waiting):
+    def _flush_counts(self) -> None:
+        pending, self._pending_counts = self._pending_counts, []
+        for counts in jax.device_get(pending):
             self._counts += counts
 
 
-def load(path: Path | str) -> Policy:
+def load(path: Path | str, *, net: Any = None, encoder: Any = None) -> Policy:
     """The policy in an artifact's folder, or in a run's folder that has one in `policy/`.
 
-    Needs neither the environment nor the training code, and executes nothing from the folder.
+    Needs neither the environment nor the training code, and executes nothing from the folder. If
+    the policy's network is a Flax module of your own, pass it as `net`; if only its encoder is,
+    pass that as `encoder` (a Flax module, or a `maskless.nets.Encoder`).
     """
-    return Policy(read_artifact(path))
+    return Policy(read_artifact(path, net, encoder))
+
+
+def policy_of(net: Any, params: PyTree, env: PolicyEnvironment, **options: Any) -> Policy:
+    """A policy from a network and its parameters, without any file; `Policy.save` writes one.
+
+    `env`: whose observations and actions it has. `options`: `threshold` (0.5) and `classifier`
+    (True), as in `describe_policy`.
+    """
+    return Policy(describe_policy(net, params, env, **options))
 
 
 def as_array(thresholds: Sequence[float | None]) -> Float[Array, " actions"]:
@@ -272,27 +257,3 @@ def _check_reset(reset: Any, batch: int, batched: bool) -> Array | np.ndarray:
             f" {reset.dtype}{list(reset.shape)}."
         )
     return reset.reshape(batch)
-
-
-def policy_of(
-    net: Any,
-    params: Any,
-    *,
-    env_id: str,
-    action_names: Any,
-    fields: Any,
-    threshold: float,
-    classifier: bool,
-) -> Policy:
-    return Policy(
-        Artifact(
-            net,
-            params,
-            tuple(action_names),
-            tuple(fields),
-            (threshold,) * len(action_names),
-            (),
-            classifier,
-            {"env": env_id},
-        )
-    )

@@ -15,11 +15,14 @@ from typing import Any
 
 import jax
 import jax.extend
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from maskless import masking
 from maskless.errors import MasklessError
+from maskless.files import output_folder, write_bytes
+from maskless.nets import Hybrid
 from maskless.policy.acting import Policy
 
 NEXT = "next_"
@@ -48,44 +51,43 @@ class StepFunction:
         return [jax.ShapeDtypeStruct((batch, *x.shape), x.dtype) for x in self.inputs.values()]
 
     def describe(self, policy: Policy) -> dict[str, str]:
-        """What somebody needs to use it, as text."""
-        return {
-            "action_names": json.dumps(list(policy.action_names)),
-            "inputs": json.dumps(
-                {name: [str(x.dtype), list(x.shape)] for name, x in self.inputs.items()}
-            ),
-            "outputs": json.dumps(list(self.outputs)),
-            "thresholds": json.dumps(list(policy.artifact.thresholds)),
-            "overrides": json.dumps([str(rule) for rule in policy.overrides]),
-            "carry": json.dumps(list(self.carry)),
+        """What a program needs to use it, as text."""
+        about = {
+            "action_names": policy.action_names,
+            "inputs": {name: [str(x.dtype), x.shape] for name, x in self.inputs.items()},
+            "outputs": self.outputs,
+            "thresholds": policy.artifact.thresholds,
+            "overrides": [str(rule) for rule in policy.overrides],
+            "carry": self.carry,
         }
+        return {name: json.dumps(value) for name, value in about.items()}
 
 
 def step_function(policy: Policy) -> StepFunction:
     """One step of the policy under its predicted mask, with its weights inside."""
-    one = policy.initial_carry(1)
-    names = [
-        "carry." + jax.tree_util.keystr(path, simple=True, separator=".")
-        for path, _ in jax.tree_util.tree_leaves_with_path(one)
-    ]
-    carry_names = tuple(name.rstrip(".") for name in names)
-    leaves, structure = jax.tree.flatten(one)
+    start = policy.initial_carry(1)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(start)]
+    keystr = jax.tree_util.keystr
+    carry_names = tuple(
+        f"carry.{keystr(path, simple=True, separator='.')}".rstrip(".") for path in paths
+    )
+    leaves, structure = jax.tree.flatten(start)
+    recurrent = getattr(policy.net, "recurrent", True)
     inputs = {f.name: jax.ShapeDtypeStruct(f.shape, f.dtype) for f in policy.fields}
     for name, leaf in zip(carry_names, leaves, strict=True):
         inputs[name] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-    if policy.net.recurrent:
+    if recurrent:
         inputs["reset"] = jax.ShapeDtypeStruct((), np.bool_)
     fields = len(policy.fields)
 
     def call(*arrays: Array) -> tuple[Array, ...]:
-        observed, memory = arrays[:fields], arrays[fields : fields + len(leaves)]
-        reset = arrays[-1] if policy.net.recurrent else jax.numpy.zeros(observed[0].shape[:1], bool)
-        carry, heads = policy.look(
-            policy.params, jax.tree.unflatten(structure, memory), observed, reset
-        )
-        made = policy.predict_mask(observed, heads.validity)
-        log_probs = masking.masked_log_softmax(heads.logits, made.mask)
-        return log_probs, made.validity, made.mask, *jax.tree.leaves(carry)
+        observed, carried = arrays[:fields], arrays[fields : fields + len(leaves)]
+        reset = arrays[-1] if recurrent else jnp.zeros(observed[0].shape[:1], bool)
+        carry = jax.tree.unflatten(structure, carried)
+        carry, heads = policy.forward(policy.params, carry, observed, reset)
+        predicted = policy.predict_mask(observed, heads.validity)
+        log_probs = masking.masked_log_softmax(heads.logits, predicted.mask)
+        return log_probs, predicted.validity, predicted.mask, *jax.tree.leaves(carry)
 
     outputs = ("log_probs", "validity", "mask", *(NEXT + name for name in carry_names))
     return StepFunction(call, inputs, outputs, carry_names)
@@ -110,7 +112,7 @@ def to_onnx(policy: Policy, batch: int | None = None) -> bytes:
         raise MasklessError(
             "ONNX export of the hybrid needs a fixed batch size: say which, such as --batch 1."
         )
-    jax2onnx = _needed("jax2onnx")
+    jax2onnx = _optional("jax2onnx")
     logging.getLogger("onnx_ir.serde").setLevel(logging.ERROR)  # notes on its own graph, no errors
     step = step_function(policy)
     shapes = step.shapes(jax.export.symbolic_shape("batch")[0] if batch is None else batch)
@@ -137,7 +139,7 @@ def to_onnx(policy: Policy, batch: int | None = None) -> bytes:
 
 def needs_batch(policy: Policy) -> bool:
     """Whether ONNX export works for a fixed batch size only."""
-    return type(policy.net).__name__ == "Hybrid"
+    return isinstance(policy.net, Hybrid)
 
 
 def stablehlo_runner(policy: Policy, content: bytes) -> Runner:
@@ -154,15 +156,15 @@ def stablehlo_runner(policy: Policy, content: bytes) -> Runner:
 
 def onnx_runner(content: bytes) -> Runner:
     """Runs an ONNX model on the CPU: named arrays in, named arrays out."""
-    onnxruntime = _needed("onnxruntime")
+    onnxruntime = _optional("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # it warns of constants that it removes
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    wanted = {entry.name for entry in session.get_inputs()}
+    needed = {entry.name for entry in session.get_inputs()}
 
     def run(inputs: dict[str, np.ndarray]) -> Outputs:
-        used = {name: array for name, array in inputs.items() if name in wanted}
+        used = {name: array for name, array in inputs.items() if name in needed}
         return dict(zip(names, session.run(None, used), strict=True))
 
     return run
@@ -176,7 +178,7 @@ def compare(
     The largest difference of log-probabilities, validities and carries; and how many entries of
     the masks differ, apart from predictions so close to a threshold that rounding decides.
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     step = step_function(policy)
     native = jax.jit(step.call)
     carry = {
@@ -186,7 +188,7 @@ def compare(
     difference, wrong = 0.0, 0
     for _ in range(steps):
         inputs = {
-            n: carry[n] if n in carry else _random(dice, batch, x) for n, x in step.inputs.items()
+            n: carry[n] if n in carry else _random(rng, batch, x) for n, x in step.inputs.items()
         }
         ours = dict(zip(step.outputs, map(np.asarray, native(*inputs.values())), strict=True))
         theirs = run(inputs)
@@ -209,26 +211,26 @@ def _near_threshold(policy: Policy, validity: np.ndarray) -> np.ndarray:
         if rule.threshold is not None:
             thresholds[policy.action_names.index(rule.action)].append(rule.threshold)
     near = [
-        np.any(np.abs(validity[:, n, None] - np.array(all_of)) < _AT_THRESHOLD, axis=-1)
-        for n, all_of in enumerate(thresholds)
+        np.any(np.abs(validity[:, n, None] - np.array(of_action)) < _AT_THRESHOLD, axis=-1)
+        for n, of_action in enumerate(thresholds)
     ]
     return np.any(near, axis=0)[:, None]
 
 
-def _random(dice: np.random.Generator, batch: int, like: jax.ShapeDtypeStruct) -> np.ndarray:
+def _random(rng: np.random.Generator, batch: int, like: jax.ShapeDtypeStruct) -> np.ndarray:
     shape = (batch, *like.shape)
     if like.dtype == np.bool_:
-        return dice.random(shape) < 0.3
+        return rng.random(shape) < 0.3
     if np.issubdtype(like.dtype, np.integer):
-        return dice.integers(0, 10, shape).astype(like.dtype)
-    return dice.normal(size=shape).astype(like.dtype)
+        return rng.integers(0, 10, shape).astype(like.dtype)
+    return rng.normal(size=shape).astype(like.dtype)
 
 
 def write_export(
     policy: Policy, path: Path, format: str, batch: int | None = None
 ) -> tuple[float, int]:
-    """Writes "stablehlo" or "onnx" to `path` once it has been seen to do what the policy does.
-    What `compare` found."""
+    """Writes "stablehlo" or "onnx" to `path` if it does what the policy does. Returns what
+    `compare` says."""
     if format == "stablehlo":
         content = to_stablehlo(policy)
         run = stablehlo_runner(policy, content)
@@ -241,17 +243,12 @@ def write_export(
             f"The exported policy differs from the native one by {difference:.1e} and in {wrong}"
             " entries of the mask, so it was not written: please report this."
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise MasklessError(f"Cannot write {path} ({error.strerror}).") from error
+    output_folder(path.parent)
+    write_bytes(path, content)
     return difference, wrong
 
 
-def _needed(module: str) -> Any:
+def _optional(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from maskless.errors import MasklessError, UnknownNameError
+from maskless.errors import MasklessError, UnknownNameError, require
 from maskless.policy.observations import Field, match
 
 EFFECTS = ("never", "always", "threshold")
@@ -94,35 +94,34 @@ def _integer_kind(field: Field) -> Any:
 
 def parse_condition(text: str, fields: Sequence[Field]) -> Condition:
     """The condition in `text`, for observations with these fields."""
-    found = _CONDITION.fullmatch(text)
-    if not found:
+    parsed = _CONDITION.fullmatch(text)
+    if not parsed:
         raise MasklessError(
             f"The condition {text!r} must have the form FIELD[INDEX] OP NUMBER, such as"
             f" '{_example(fields)} > 0' (OP is one of {' '.join(_OPERATORS)})."
         )
     by_name = {field.name: field for field in fields}
-    if found["field"] not in by_name:
-        raise UnknownNameError("observation field", found["field"], by_name)
-    field = by_name[found["field"]]
-    index = tuple(int(part) for part in (found["index"] or "").split(",") if part.strip())
-    if len(index) != len(field.shape) or any(
-        i >= n for i, n in zip(index, field.shape, strict=True)
-    ):
-        raise MasklessError(
-            f"The field {field.name!r} has the shape {list(field.shape)}, so {text!r} needs"
-            f" {len(field.shape)} index numbers within it."
-        )
-    number = float(found["number"])
-    if not np.issubdtype(np.dtype(field.dtype), np.floating):
+    if parsed["field"] not in by_name:
+        raise UnknownNameError("observation field", parsed["field"], by_name)
+    field = by_name[parsed["field"]]
+    index = tuple(int(part) for part in (parsed["index"] or "").split(",") if part.strip())
+    require(
+        len(index) == len(field.shape) and all(np.less(index, field.shape)),
+        f"The field {field.name!r} has the shape {list(field.shape)}, so {text!r} needs"
+        f" {len(field.shape)} index numbers within it.",
+    )
+    number = float(parsed["number"])
+    if np.issubdtype(np.dtype(field.dtype), np.floating):
+        finite = abs(number) <= float(np.finfo(np.float32).max)
+        require(finite, f"The number in {text!r} is too large.")
+    else:
         limits = np.iinfo(_integer_kind(field))
-        if not limits.min <= number <= limits.max or number != int(number):
-            raise MasklessError(
-                f"The field {field.name!r} holds integers: compare it with one, not with"
-                f" {found['number']}."
-            )
-    elif abs(number) > float(np.finfo(np.float32).max):
-        raise MasklessError(f"The number in {text!r} is too large.")
-    return Condition(field, index, found["op"], number)
+        require(
+            limits.min <= number <= limits.max and number == int(number),
+            f"The field {field.name!r} holds integers: compare it with one, not with"
+            f" {parsed['number']}.",
+        )
+    return Condition(field, index, parsed["op"], number)
 
 
 def check_overrides(
@@ -135,54 +134,22 @@ def check_overrides(
         if rule.effect not in EFFECTS:
             raise UnknownNameError("effect of an override", rule.effect, EFFECTS)
         needs = rule.effect == "threshold"
-        if needs != (rule.threshold is not None):
-            raise MasklessError(
-                f"The override of {rule.action!r} {'needs' if needs else 'takes no'} threshold."
-            )
-        if rule.threshold is not None and not 0.0 <= rule.threshold <= 1.0:
-            raise MasklessError(f"A threshold is between 0 and 1, not {rule.threshold}.")
+        require(
+            needs == (rule.threshold is not None),
+            f"The override of {rule.action!r} {'needs' if needs else 'takes no'} threshold.",
+        )
+        possible = rule.threshold is None or 0.0 <= rule.threshold <= 1.0
+        require(possible, f"A threshold is between 0 and 1, not {rule.threshold}.")
         if rule.when is not None:
             parse_condition(rule.when, fields)
-    last = {rule.action: rule for rule in overrides if rule.when is None}
-    if all(name in last and last[name].effect == "never" for name in action_names):
-        raise MasklessError("The overrides forbid every action: leave one to choose.")
-
-
-def apply_overrides(
-    overrides: Sequence[Override],
-    action_names: Sequence[str],
-    fields: Sequence[Field],
-    observed: Mapping[str, Array],
-    validity: Float[Array, "batch actions"],
-    mask: Bool[Array, "batch actions"],
-) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"], list[Array]]:
-    """The mask after all rules; where a rule forbids an action; and for each rule where it changed
-    the mask it found ([batch] each).
-
-    `validity`: the predicted probabilities. `observed`: {name: [batch, ...]}.
-    """
-    forbidden = jnp.zeros_like(mask)
-    changed = []
-    for rule in overrides:
-        column = np.arange(len(action_names)) == list(action_names).index(rule.action)
-        applies = jnp.ones(mask.shape[:1], bool)
-        if rule.when is not None:
-            applies = parse_condition(rule.when, fields).holds(observed)
-        here = applies[:, None] & column
-        if rule.effect == "threshold":
-            wanted = validity > np.float32(rule.threshold)
-        else:
-            wanted = jnp.full_like(mask, rule.effect == "always")
-        changed.append(jnp.any(here & (wanted != mask), axis=-1))
-        # Not jnp.where: ONNX Runtime cannot choose between booleans.
-        mask = (here & wanted) | (~here & mask)
-        forbidden = forbidden | here if rule.effect == "never" else forbidden & ~here
-    return mask, forbidden, changed
+    last = {rule.action: rule.effect for rule in overrides if rule.when is None}
+    all_forbidden = all(last.get(name) == "never" for name in action_names)
+    require(not all_forbidden, "The overrides forbid every action: leave one to choose.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Overruling:
-    """The rules as a function on observations, for whoever plays a policy (`ppo.evaluate`)."""
+    """The rules as a function on masks, for acting and for `maskless.evaluation`."""
 
     overrides: tuple[Override, ...]
     action_names: tuple[str, ...]
@@ -196,12 +163,37 @@ class Overruling:
     ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"]]:
         """The mask after the rules, and where they forbid an action."""
         leaves, _ = match(observation, self.fields)
+        return self.apply(leaves, jax.nn.sigmoid(validity_logits), mask)[:2]
+
+    def apply(
+        self,
+        leaves: Sequence[Array],
+        validity: Float[Array, "batch actions"],
+        mask: Bool[Array, "batch actions"],
+    ) -> tuple[Bool[Array, "batch actions"], Bool[Array, "batch actions"], list[Array]]:
+        """The mask after all rules; where a rule forbids an action; and for each rule where it
+        changed the mask ([batch] each).
+
+        `leaves`: the observation in the order of the fields. `validity`: predicted probabilities.
+        """
         observed = {field.name: leaf for field, leaf in zip(self.fields, leaves, strict=True)}
-        validity = jax.nn.sigmoid(validity_logits)
-        mask, forbidden, _ = apply_overrides(
-            self.overrides, self.action_names, self.fields, observed, validity, mask
-        )
-        return mask, forbidden
+        forbidden = jnp.zeros_like(mask)
+        changed = []
+        for rule in self.overrides:
+            column = np.arange(len(self.action_names)) == self.action_names.index(rule.action)
+            applies = jnp.ones(mask.shape[:1], bool)
+            if rule.when is not None:
+                applies = parse_condition(rule.when, self.fields).holds(observed)
+            here = applies[:, None] & column
+            if rule.effect == "threshold":
+                allowed = validity > np.float32(rule.threshold)
+            else:
+                allowed = jnp.full_like(mask, rule.effect == "always")
+            changed.append(jnp.any(here & (allowed != mask), axis=-1))
+            # Not jnp.where: ONNX Runtime cannot choose between booleans.
+            mask = (here & allowed) | (~here & mask)
+            forbidden = forbidden | here if rule.effect == "never" else forbidden & ~here
+        return mask, forbidden, changed
 
 
 def _example(fields: Sequence[Field]) -> str:

@@ -1,14 +1,11 @@
 """The audit of predicted masks as a table, figures, a page and a file."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from maskless.envs import Environment
 from maskless.evaluation.audit import PredictionAudit
@@ -17,11 +14,19 @@ from maskless.provenance import provenance
 from maskless.report import style
 from maskless.report.evaluation import masks_in_words
 from maskless.report.page import Page
-from maskless.report.validity import percent
+from maskless.report.text import console_table, number, percent, recorded
+from maskless.report.validity import draw_errors
 
 LEAST_SCORES = 20
 """Bins with fewer scores are left out of the calibration curve."""
+CAPTIONS = {
+    "audit_errors": "How often each action is masked although valid, or allowed although not.",
+    "audit_calibration": "Predicted probability of being valid against how often it is. On the"
+    " diagonal, probabilities can be taken at their word.",
+    "audit_costs": "Return lost to the errors about each action, ± 2 standard errors.",
+}
 _SHOWN_NUMBERS = 60  # of an observation that has no picture
+_PER_ACTION = ("probability", "oracle_policy", "predicted_policy")
 _HEADER = (
     *("action", "valid %", "allowed but invalid %", "masked but valid %"),
     *("recall", "precision", "return lost"),
@@ -51,18 +56,16 @@ def audit_rows(audit: PredictionAudit) -> list[list[str]]:
     tally, rows = audit.tally, []
     for action in np.argsort(-audit.errors, kind="stable"):
         name = audit.action_names[action]
-        hits = tally.allowed_valid[action]
-        valid = hits + tally.masked_valid[action]
-        allowed = hits + tally.allowed_invalid[action]
+        hits, masked = tally.allowed_valid[action], tally.masked_valid[action]
+        allowed_wrongly = tally.allowed_invalid[action]
+        valid, allowed = hits + masked, hits + allowed_wrongly
         cost = audit.costs.get(name)
         rows.append(
             [
                 name,
-                percent(valid, audit.states),
-                percent(tally.allowed_invalid[action], audit.states),
-                percent(tally.masked_valid[action], audit.states),
-                f"{hits / valid:.3f}" if valid else "–",
-                f"{hits / allowed:.3f}" if allowed else "–",
+                *(percent(x / audit.states) for x in (valid, allowed_wrongly, masked)),
+                number(hits / valid if valid else None, "{:.3f}"),
+                number(hits / allowed if allowed else None, "{:.3f}"),
                 "·" if cost is None else f"{cost.lost:.2f} ± {cost.error:.2f}",
             ]
         )
@@ -70,25 +73,15 @@ def audit_rows(audit: PredictionAudit) -> list[list[str]]:
 
 
 def print_audit(audit: PredictionAudit, console: Console) -> None:
-    table = Table(
-        title=f"{audit.run.name}, seed {audit.run.seed}: predicted masks where the policy acts",
-        caption="% of states, · = never (no errors, nothing lost), – = nothing to judge by",
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("action", no_wrap=True)
-    for title in ("valid", "allowed\nbut\ninvalid", "masked\nbut\nvalid", *_HEADER[4:]):
-        table.add_column(title, justify="right")
-    for row in audit_rows(audit):
-        table.add_row(*row)
-    console.print(table)
+    title = f"{audit.run.name}, seed {audit.run.seed}: predicted masks where the policy acts"
+    caption = "% of states, · = never (no errors, nothing lost), – = nothing to judge by"
+    header = ("action", "valid", "allowed\nbut\ninvalid", "masked\nbut\nvalid", *_HEADER[4:])
+    console.print(console_table(title, header, audit_rows(audit), caption=caption))
     console.print(summary(audit), soft_wrap=True)
-    console.print(_how(audit), markup=False, highlight=False, soft_wrap=True)
+    console.print(_threshold_line(audit), markup=False, highlight=False, soft_wrap=True)
 
 
-def _how(audit: PredictionAudit) -> str:
+def _threshold_line(audit: PredictionAudit) -> str:
     thresholds = audit.run.thresholds_by_name(audit.action_names)
     return f"Predicted masks: {masks_in_words(thresholds, [str(x) for x in audit.run.overrides])}."
 
@@ -104,7 +97,7 @@ def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[P
     )
     page.heading("Result")
     page.text(summary(audit))
-    page.text(_how(audit), dim=True)
+    page.text(_threshold_line(audit), dim=True)
     page.figures(figures)
     page.heading("Actions")
     page.table(_HEADER, audit_rows(audit))
@@ -123,18 +116,18 @@ def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[P
         "The states in which the predicted mask changes the policy most (KL divergence with soft"
         " masks), at most one from each environment."
     )
-    for number, example in enumerate(examples):
-        _add_example(page, number, example, audit, env)
+    for rank, example in enumerate(examples):
+        _add_example(page, rank, example, audit, env)
     return [folder / "audit.json", page.write(folder / "audit.html")]
 
 
 def _add_example(
-    page: Page, number: int, example: dict[str, Any], audit: PredictionAudit, env: Environment
+    page: Page, rank: int, example: dict[str, Any], audit: PredictionAudit, env: Environment
 ) -> None:
     page.subheading(
-        f"{number + 1}. KL {example['kl']:.3g}, total variation {example['total_variation']:.3g}"
+        f"{rank + 1}. KL {example['kl']:.3g}, total variation {example['total_variation']:.3g}"
     )
-    for title, picture in env.render(_state(audit, number)).items():
+    for title, picture in env.render(_worst(audit, rank).state).items():
         page.text(title, dim=True)
         page.screen(picture)
     for title, numbers in example["observation"].items():
@@ -155,118 +148,92 @@ def _add_example(
 
 def describe_examples(audit: PredictionAudit, env: Environment) -> list[dict[str, Any]]:
     """The worst states for people: pictures, and the actions whose mask or probability changes."""
-    found = []
-    for number in range(len(audit.worst.kl)):
-        one = jax.tree.map(lambda x: x[number], audit.worst)  # noqa: B023 (used at once)
-        if one.kl <= 1e-6:
+    examples = []
+    for rank in range(len(audit.worst.kl)):
+        worst = _worst(audit, rank)
+        if worst.kl <= 1e-6:
             continue  # nothing is wrong there
-        wrong = one.predicted != one.valid
-        moved = np.abs(one.oracle_policy - one.predicted_policy)
-        shown = [a for a in np.argsort(-moved, kind="stable") if moved[a] > 0.01 or wrong[a]]
-        found.append(
+        moved = np.abs(worst.oracle_policy - worst.predicted_policy)
+        shown = (moved > 0.01) | (worst.predicted != worst.valid)
+        examples.append(
             {
-                "kl": float(one.kl),
-                "total_variation": float(one.total_variation),
-                "pictures": _pictures(env, one.state),
-                "observation": _numbers(one.observation),
+                "kl": float(worst.kl),
+                "total_variation": float(worst.total_variation),
+                "pictures": _pictures(env, worst.state),
+                "observation": _nonzero_numbers(worst.observation),
                 "actions": [
-                    {
-                        "action": audit.action_names[a],
-                        "valid": bool(one.valid[a]),
-                        "probability": float(one.probability[a]),
-                        "oracle_policy": float(one.oracle_policy[a]),
-                        "predicted_policy": float(one.predicted_policy[a]),
-                    }
-                    for a in shown
+                    {"action": audit.action_names[a], "valid": bool(worst.valid[a])}
+                    | {name: float(getattr(worst, name)[a]) for name in _PER_ACTION}
+                    for a in np.argsort(-moved, kind="stable")
+                    if shown[a]
                 ],
             }
         )
-    return found
+    return examples
 
 
-def _state(audit: PredictionAudit, number: int) -> Any:
-    return jax.tree.map(lambda x: x[number], audit.worst.state)
+def _worst(audit: PredictionAudit, rank: int) -> Any:
+    return jax.tree.map(lambda x: x[rank], audit.worst)
 
 
 def _pictures(env: Environment, state: Any) -> dict[str, str]:
     """What `render` shows, as plain text."""
-    made = {}
+    pictures = {}
     for title, picture in env.render(state).items():
-        console = Console(file=io.StringIO(), width=100, record=True, highlight=False)
-        console.print(picture)
-        lines = [line.rstrip() for line in console.export_text().splitlines()]
-        made[title] = "\n".join(line for line in lines if line)
-    return made
+        lines = [line.rstrip() for line in recorded(picture).export_text().splitlines()]
+        pictures[title] = "\n".join(line for line in lines if line)
+    return pictures
 
 
-def _numbers(observation: Any) -> dict[str, str]:
+def _nonzero_numbers(observation: Any) -> dict[str, str]:
     """The first numbers of each part of an observation that are not zero, by their position."""
-    made = {}
+    texts = {}
     for path, leaf in jax.tree.leaves_with_path(observation):
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "observation"
         values = np.asarray(leaf).ravel()
-        places = np.flatnonzero(values)
-        text = "  ".join(f"{place}: {values[place]:.4g}" for place in places[:_SHOWN_NUMBERS])
-        more = f"  … {len(places) - _SHOWN_NUMBERS} more" if len(places) > _SHOWN_NUMBERS else ""
-        made[f"{name} {list(np.shape(leaf))}"] = text + more
-    return made
+        positions = np.flatnonzero(values)
+        text = "  ".join(f"{n}: {values[n]:.4g}" for n in positions[:_SHOWN_NUMBERS])
+        more = len(positions) - _SHOWN_NUMBERS
+        texts[f"{name} {list(np.shape(leaf))}"] = text + (f"  … {more} more" if more > 0 else "")
+    return texts
 
 
 def draw_audit(audit: PredictionAudit, folder: Path) -> list[tuple[Path, str]]:
     """All figures, with captions."""
-    _draw_errors(audit, folder / "audit_errors")
-    _draw_calibration(audit, folder / "audit_calibration")
-    drawn = [
-        (
-            "audit_errors",
-            "How often each action is masked although valid, or allowed although not.",
-        ),
-        (
-            "audit_calibration",
-            "Predicted probability of being valid against how often it is. On the diagonal,"
-            " probabilities can be taken at their word.",
-        ),
-    ]
+    drawings = {"audit_errors": _draw_errors, "audit_calibration": _draw_calibration}
     if audit.costs:
-        _draw_costs(audit, folder / "audit_costs")
-        drawn.append(
-            ("audit_costs", "Return lost to the errors about each action, ± 2 standard errors.")
-        )
-    return [(folder / f"{name}.svg", caption) for name, caption in drawn]
+        drawings["audit_costs"] = _draw_costs
+    for name, draw in drawings.items():
+        draw(audit, folder / name)
+    return [(folder / f"{name}.svg", CAPTIONS[name]) for name in drawings]
 
 
 def _draw_errors(audit: PredictionAudit, path: Path) -> None:
-    rows = np.arange(len(audit.action_names))
-    with style.figure(path, figsize=(3.3, 1.1 + 0.16 * len(rows))) as (fig, axis):
-        masked = 100 * audit.tally.masked_valid / audit.states
-        allowed = 100 * audit.tally.allowed_invalid / audit.states
-        axis.barh(rows, -masked, color=style.VERMILION, label="valid, but masked")
-        axis.barh(rows, allowed, color=style.BLUE, label="invalid, but allowed")
-        axis.axvline(0, color="black", linewidth=0.6)
+    names = audit.action_names
+    with style.figure(path, figsize=(3.3, 1.1 + 0.16 * len(names))) as (fig, axis):
+        masked = audit.tally.masked_valid / audit.states
+        allowed = audit.tally.allowed_invalid / audit.states
+        draw_errors(axis, names, masked, allowed, "valid, but masked", "invalid, but allowed")
         if not audit.errors.any():
             axis.set_xlim(-1, 1)
-        axis.set_xlabel("% of states")
-        axis.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-        axis.set_yticks(rows, [name.replace("_", " ") for name in audit.action_names])
-        axis.set_ylim(len(rows) - 0.5, -0.5)
         fig.legend(loc="outside lower center", ncols=2, fontsize=7)
 
 
 def _draw_calibration(audit: PredictionAudit, path: Path) -> None:
     """All actions together, and the three with most errors."""
-    most = [a for a in np.argsort(-audit.errors, kind="stable")[:3] if audit.errors[a]]
+    worst = [a for a in np.argsort(-audit.errors, kind="stable")[:3] if audit.errors[a]]
     lines = {"all actions": slice(None)} | {
-        audit.action_names[a].replace("_", " "): slice(a, a + 1) for a in most
+        audit.action_names[a].replace("_", " "): slice(a, a + 1) for a in worst
     }
     colours = ("black", style.VERMILION, style.BLUE, style.GREEN)
     with style.figure(path, figsize=(3.3, 3.3)) as (fig, axis):
         axis.plot([0, 1], [0, 1], color=style.GREY, linewidth=0.8)
-        for (label, some), colour in zip(lines.items(), colours, strict=False):
-            count = audit.tally.scores_in[:, some].sum(-1)
-            known = count >= LEAST_SCORES
-            total = count[known]
-            predicted = audit.tally.probability_in[:, some].sum(-1)[known] / total
-            observed = audit.tally.valid_in[:, some].sum(-1)[known] / total
+        for (label, actions), colour in zip(lines.items(), colours, strict=False):
+            count = audit.tally.scores_in[:, actions].sum(-1)
+            enough = count >= LEAST_SCORES
+            total = count[enough]
+            predicted = audit.tally.probability_in[:, actions].sum(-1)[enough] / total
+            observed = audit.tally.valid_in[:, actions].sum(-1)[enough] / total
             axis.plot(predicted, observed, "o-", color=colour, markersize=3, lw=1.2, label=label)
         axis.set_xlabel("predicted probability of being valid")
         axis.set_ylabel("share that is valid")

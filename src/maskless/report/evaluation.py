@@ -4,16 +4,14 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.patches import Patch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from maskless.evaluation.summary import UNTRAINED, Evaluation, RunEvaluation, Summary
 from maskless.report import style
+from maskless.report.text import console_table, percent
 
 HEADER = (
     *("condition", "masks", "return", "range", "kept %", "{score}", "length"),
@@ -71,20 +69,21 @@ def evaluation_table(
 
 
 def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
-    found = [run.masks[masks] for run in seeds]
-    mean, spread, low, high = _return_spread(found)
+    """The cells of one row. `many`: the game has several achievements."""
+    summaries = [run.masks[masks] for run in seeds]
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(summary, name) for summary in summaries]))
+
+    average, spread, low, high = _return_spread(summaries)
     oracle = [run.masks["oracle"].mean_return for run in seeds if "oracle" in run.masks]
-    kept = "" if not oracle or sum(oracle) <= 0 else f"{100 * mean / np.mean(oracle):.0f}"
-    achieved = f"{_mean(found, 'achievements'):.2f}"
     return [
-        f"{mean:.2f} ± {spread:.2f}",
+        f"{average:.2f} ± {spread:.2f}",
         f"{low:.2f} to {high:.2f}",
-        kept,
-        achieved if many else _percent(_mean(found, "success_rate")),
-        f"{_mean(found, 'length'):.0f}",
-        _percent(_mean(found, "invalid_share")),
-        _percent(_mean(found, "changed_share")),
-        _percent(_mean(found, "fallback_rate")),
+        f"{100 * average / np.mean(oracle):.0f}" if sum(oracle) > 0 else "",
+        f"{mean('achievements'):.2f}" if many else percent(mean("success_rate")),
+        f"{mean('length'):.0f}",
+        *(percent(mean(name)) for name in ("invalid_share", "changed_share", "fallback_rate")),
     ]
 
 
@@ -96,55 +95,38 @@ def _return_spread(seeds: list[Summary]) -> tuple[float, float, float, float]:
     return float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
 
 
-def _mean(found: list[Summary], name: str) -> float:
-    return float(np.mean([getattr(one, name) for one in found]))
-
-
-def _percent(share: float) -> str:
-    """Tells a true zero from a rounded one, and from what nobody knows."""
-    if share == 0:
-        return "·"
-    if share != share:
-        return "–"
-    return "<0.1" if abs(share) < 0.001 else f"{100 * share:.1f}"
-
-
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     table = evaluation_table(evaluation.runs, evaluation.achievement_names)
     how = "most probable actions" if evaluation.settings["greedy"] else "sampled actions"
-    shown = Table(
-        title=f"{evaluation.env}: {evaluation.settings['episodes']:,} complete episodes of each run"
-        f" under each kind of mask, {how}",
-        caption="\n".join(table.notes),
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+    title = (
+        f"{evaluation.env}: {evaluation.settings['episodes']:,} complete episodes of each run"
+        f" under each kind of mask, {how}"
     )
     dropped = ("range", "length") if console.width < 110 else ()
-    columns = [number for number, title in enumerate(table.header) if title not in dropped]
-    for number in columns:
-        justify: Any = "left" if number < TEXT_COLUMNS else "right"
-        shown.add_column(table.header[number].replace(" %", "\n%"), justify=justify, no_wrap=True)
-    for number, row in enumerate(table.rows):
-        last = number + 1 == len(table.rows) or table.rows[number + 1][0] != ""
-        shown.add_row(*(row[column] for column in columns), end_section=last)
-    console.print(shown)
+    columns = [number for number, name in enumerate(table.header) if name not in dropped]
+    console.print(
+        console_table(
+            title,
+            [table.header[number].replace(" %", "\n%") for number in columns],
+            [[row[number] for number in columns] for row in table.rows],
+            caption="\n".join(table.notes),
+            text_columns=TEXT_COLUMNS,
+        )
+    )
     for line in threshold_lines(evaluation.runs):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def threshold_lines(runs: Sequence[RunEvaluation]) -> list[str]:
     """How the masks of these runs were predicted: once, or for each run where they differ."""
-    told = {
+    descriptions = {
         f"{run.condition}, seed {run.seed}": masks_in_words(run.thresholds, run.overrides)
         for run in runs
         if run.classifier and "predicted" in run.masks and run.thresholds is not None
     }
-    if len(set(told.values())) == 1:
-        return [f"Predicted masks: {next(iter(told.values()))}."]
-    return [f"Predicted masks of {name}: {words}." for name, words in told.items()]
+    if len(set(descriptions.values())) == 1:
+        return [f"Predicted masks: {next(iter(descriptions.values()))}."]
+    return [f"Predicted masks of {name}: {text}." for name, text in descriptions.items()]
 
 
 def masks_in_words(
@@ -152,15 +134,13 @@ def masks_in_words(
 ) -> str:
     """Thresholds and overrides, without a full stop."""
     if isinstance(thresholds, Mapping):
-        each = [
+        words = "valid is " + ", ".join(
             f"{name} {'always' if t is None else f'above {t:.3g}'}"
             for name, t in thresholds.items()
-        ]
-        words = "valid is " + ", ".join(each)
+        )
     else:
         words = f"valid is what has a probability above {thresholds:g}"
-    rules = f"; overrides: {'; '.join(overrides)}" if overrides else "; no overrides"
-    return words + rules
+    return words + (f"; overrides: {'; '.join(overrides)}" if overrides else "; no overrides")
 
 
 def headlines(runs: Sequence[RunEvaluation]) -> list[str]:

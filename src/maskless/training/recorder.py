@@ -13,7 +13,7 @@ from rich.console import Console
 
 from maskless.conditions import condition
 from maskless.config import Config
-from maskless.diagnostics.suppression_warning import SuppressionWatch, sentences
+from maskless.diagnostics.suppression_warning import SuppressionWatch, warning_lines
 from maskless.training.display import TrainingDisplay
 from maskless.training.folder import run_folders
 from maskless.training.log import Row, RunLog, Sink, plain_row, read_metrics
@@ -130,8 +130,8 @@ class _RunRecorder:
     def _warn(self, row: Row) -> Row:
         if self._watch is None:
             return {}
-        suppressed = self._watch.see(row)
-        self.notes = [f"{self._name}: {sentence}" for sentence in sentences(suppressed)]
+        suppressed = self._watch.update(row)
+        self.notes = [f"{self._name}: {warning}" for warning in warning_lines(suppressed)]
         return {"suppressed_since_frames": self._watch.since_frames}
 
     def __enter__(self) -> "_RunRecorder":

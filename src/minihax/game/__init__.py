@@ -1,1 +1,1 @@
-"""The rules of the game: actions, dice, the hero, a step."""
+"""The rules: dice, the hero's body, what actions do, one step, masks, and the terminal view."""

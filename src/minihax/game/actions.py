@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32
 
 from minihax import struct
-from minihax.game.dice import Dice, roll
-from minihax.game.hero import CONSTITUTION, DEXTERITY, STRENGTH, prowess, use
+from minihax.game.dice import Dice, uniform_to_int
+from minihax.game.hero import CONSTITUTION, DEXTERITY, STRENGTH, exercise_point, prowess
 from minihax.game.rules import Rules
 from minihax.level.terrain import Terrain
 from minihax.look.messages import Message
@@ -130,7 +130,7 @@ def move(rules: Rules, scene: Scene, dice: Dice) -> Outcome:
     ):
         message = jnp.where(stopped, reason, message)
     free = look_up(WALKABLE, scene.target) & ~into & ~out_of & ~stuck
-    exertion = use(scene.attributes, STRENGTH, dice.effort[0])
+    exertion = exercise_point(scene.attributes, STRENGTH, dice.effort[0])
     walk = outcome(
         scene,
         takes_turn=free,
@@ -149,9 +149,9 @@ def open_door(rules: Rules, scene: Scene, dice: Dice) -> Outcome:
     if not rules.body:
         becomes = jnp.where(closed, Terrain.OPEN_DOOR, scene.target)
         return outcome(scene, takes_turn=closed, becomes=becomes)
-    opens = closed & (roll(dice.success, 20) < prowess(scene.attributes))
+    opens = closed & (uniform_to_int(dice.success, 20) < prowess(scene.attributes))
     tried = jnp.where(opens, Message.DOOR_OPENS, Message.DOOR_RESISTS)
-    exertion = use(scene.attributes, STRENGTH, dice.effort[0])
+    exertion = exercise_point(scene.attributes, STRENGTH, dice.effort[0])
     return outcome(
         scene,
         takes_turn=closed,
@@ -169,7 +169,7 @@ def kick(rules: Rules, scene: Scene, dice: Dice) -> Outcome:
         becomes = jnp.where(opens, Terrain.OPEN_DOOR, scene.target)
         return outcome(scene, takes_turn=locked, becomes=becomes)
     hidden = look_up(HIDDEN, scene.target)
-    uncovered = hidden & (roll(dice.success, 30) < prowess(scene.attributes))
+    uncovered = hidden & (uniform_to_int(dice.success, 30) < prowess(scene.attributes))
     is_hard = look_up(SOLID, scene.target) | (scene.target == Terrain.UP_STAIRS)
     result = choose(is_hard, _kick_hard(scene, dice), _kick_air(scene, dice))
     result = choose(uncovered, _kick_open_hidden(scene, dice), result)
@@ -178,11 +178,11 @@ def kick(rules: Rules, scene: Scene, dice: Dice) -> Outcome:
 
 
 def _wounded(dice: Dice) -> Int32[Array, ""]:
-    return 6 + roll(dice.healing, 5)
+    return 6 + uniform_to_int(dice.healing, 5)
 
 
 def _abuse(draw: Array) -> Int32[Array, ""]:
-    return -roll(draw, 2)
+    return -uniform_to_int(draw, 2)
 
 
 def _kick_hard(scene: Scene, dice: Dice) -> Outcome:
@@ -191,15 +191,15 @@ def _kick_hard(scene: Scene, dice: Dice) -> Outcome:
         scene,
         takes_turn=True,
         message=Message.KICK_HURTS,
-        damage=1 + roll(dice.damage, jnp.where(sturdy, 3, 5)),
-        wound=jnp.where(roll(dice.wound, 3) == 0, _wounded(dice), 0),
+        damage=1 + uniform_to_int(dice.damage, jnp.where(sturdy, 3, 5)),
+        wound=jnp.where(uniform_to_int(dice.wound, 3) == 0, _wounded(dice), 0),
         strength=_abuse(dice.effort[0]),
         dexterity=_abuse(dice.effort[1]),
     )
 
 
 def _kick_air(scene: Scene, dice: Dice) -> Outcome:
-    strains = (scene.attributes[DEXTERITY] < 16) & (roll(dice.wound, 3) == 0)
+    strains = (scene.attributes[DEXTERITY] < 16) & (uniform_to_int(dice.wound, 3) == 0)
     return outcome(
         scene,
         takes_turn=True,
@@ -211,8 +211,8 @@ def _kick_air(scene: Scene, dice: Dice) -> Outcome:
 
 
 def _kick_door(scene: Scene, dice: Dice) -> Outcome:
-    breaks = roll(dice.success, 35) < prowess(scene.attributes)
-    shatters = (scene.attributes[STRENGTH] > 18) & (roll(dice.shatter, 5) == 0)
+    breaks = uniform_to_int(dice.success, 35) < prowess(scene.attributes)
+    shatters = (scene.attributes[STRENGTH] > 18) & (uniform_to_int(dice.shatter, 5) == 0)
     broken = jnp.where(shatters, Terrain.DOORWAY, Terrain.BROKEN_DOOR)
     cry = jnp.where(shatters, Message.KICK_DOOR_SHATTERS, Message.KICK_DOOR_CRASHES_OPEN)
     return outcome(
@@ -220,8 +220,8 @@ def _kick_door(scene: Scene, dice: Dice) -> Outcome:
         takes_turn=True,
         becomes=jnp.where(breaks, broken, scene.target),
         message=jnp.where(breaks, cry, Message.KICK_WHAMM),
-        strength=use(scene.attributes, STRENGTH, dice.effort[0]),
-        dexterity=use(scene.attributes, DEXTERITY, dice.effort[1]),
+        strength=exercise_point(scene.attributes, STRENGTH, dice.effort[0]),
+        dexterity=exercise_point(scene.attributes, DEXTERITY, dice.effort[1]),
     )
 
 
@@ -242,5 +242,5 @@ def _kick_open_hidden(scene: Scene, dice: Dice) -> Outcome:
         takes_turn=True,
         becomes=becomes,
         message=message,
-        dexterity=use(scene.attributes, DEXTERITY, dice.effort[1]),
+        dexterity=exercise_point(scene.attributes, DEXTERITY, dice.effort[1]),
     )

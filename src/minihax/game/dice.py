@@ -48,7 +48,7 @@ class Dice:
 _SHAPES = {"found": (9,), "effort": (2,), "growth": (4,)}
 
 
-def throw(rules: Rules, key: PRNGKeyArray) -> Dice:
+def draw_dice(rules: Rules, key: PRNGKeyArray) -> Dice:
     """The dice of one step. Games without a body need only one of them."""
     if not rules.body:
         return fixed(success=jax.random.uniform(key))
@@ -74,6 +74,8 @@ def fixed(**chosen: Float[Array, "..."] | float) -> Dice:
     return Dice(**values)
 
 
-def roll(draw: Float[Array, "..."], sides: Int32[Array, "..."] | int) -> Int32[Array, "..."]:
+def uniform_to_int(
+    draw: Float[Array, "..."], sides: Int32[Array, "..."] | int
+) -> Int32[Array, "..."]:
     """A uniform integer 0..sides-1 from a uniform number in [0, 1)."""
     return jnp.minimum((draw * sides).astype(jnp.int32), sides - 1)

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int8, Int16, Int32, PRNGKeyArray
 
 from minihax import struct
-from minihax.game.dice import Dice, roll
+from minihax.game.dice import Dice, uniform_to_int
 from minihax.game.rules import Rules
-from minihax.look.message_line import FEELING_LENGTHS, REASON_LENGTHS, Speech, say
+from minihax.look.message_line import FEELING_LENGTHS, REASON_LENGTHS, MessageLine, append
 from minihax.look.messages import Message
 
 STRENGTH, INTELLIGENCE, WISDOM, DEXTERITY, CONSTITUTION, CHARISMA = range(6)
@@ -83,7 +83,7 @@ def _random_attributes(key: PRNGKeyArray) -> Int8[Array, "6"]:
 
     attributes, _ = jax.lax.scan(give_point, jnp.asarray(_BASE), draws)
     lucky, shift = jax.random.uniform(luck_key, (2, 6))
-    attributes += jnp.where(roll(lucky, 20) == 0, roll(shift, 7) - 2, 0)
+    attributes += jnp.where(uniform_to_int(lucky, 20) == 0, uniform_to_int(shift, 7) - 2, 0)
     return jnp.clip(attributes, _LEAST, _MOST).astype(jnp.int8)
 
 
@@ -111,21 +111,21 @@ def hunger_state(hero: Hero) -> Int32[Array, ""]:
     return 1 + jnp.sum(hero.nutrition <= limits)
 
 
-def train(
+def updated_exercise(
     hero: Hero, gains: Int32[Array, "4"], losses: Int32[Array, "4"] | int = 0
 ) -> Int8[Array, "4"]:
-    """`hero.exercise` after gains and losses; at 50 either way it stays as it is."""
+    """`hero.exercise` after gains and losses; at 50 either way it no longer changes."""
     before = hero.exercise.astype(jnp.int32)
     after = jnp.clip(before + gains - losses, -_EXERCISE_LIMIT, _EXERCISE_LIMIT)
     return jnp.where(jnp.abs(before) < _EXERCISE_LIMIT, after, before).astype(jnp.int8)
 
 
-def use(now: Int32[Array, "6"], index: int, draw: Float[Array, ""]) -> Int32[Array, ""]:
-    """1 when using the attribute counts as exercise: the higher it is, the less likely."""
-    return (roll(draw, 19) > now[index]).astype(jnp.int32)
+def exercise_point(now: Int32[Array, "6"], index: int, draw: Float[Array, ""]) -> Int32[Array, ""]:
+    """1 if using the attribute counts as exercise, else 0: the higher it is, the less likely."""
+    return (uniform_to_int(draw, 19) > now[index]).astype(jnp.int32)
 
 
-def hurt(
+def take_damage(
     hero: Hero, turn: Int16[Array, ""], damage: Int32[Array, ""]
 ) -> tuple[Hero, Bool[Array, ""]]:
     """Takes hit points; True when that leaves one and the Banshee is heard."""
@@ -138,22 +138,22 @@ def hurt(
 
 
 def pass_time(
-    rules: Rules, hero: Hero, turn: Int16[Array, ""], dice: Dice, speech: Speech
-) -> tuple[Hero, Int16[Array, ""], Speech]:
+    rules: Rules, hero: Hero, turn: Int16[Array, ""], dice: Dice, line: MessageLine
+) -> tuple[Hero, Int16[Array, ""], MessageLine]:
     """What happens between this action and the next: one turn, or many when the hero faints."""
-    hungry, turns, fainted = _digest(hero, dice)
+    hungry, turns, fainted = _digest_food(hero, dice)
     end = turn + turns.astype(jnp.int16)
     left = jnp.maximum(hero.leg - turns, 0)
     healed = (hero.leg > 0) & (left == 0)
     healed_at_once = healed & (hero.leg == 1)
 
-    speech = say(speech, hero.deaf, Message.OTHER, len("You can hear again."))
-    speech = say(speech, healed_at_once, Message.LEG_HEALED)
-    speech = say(speech, hungry == HUNGRY_AT, Message.HUNGRY)
-    speech = say(speech, hungry == WEAK_AT, Message.WEAK)
-    speech = say(speech, fainted, Message.FAINTED)
-    speech = say(speech, healed & ~healed_at_once, Message.LEG_HEALED)
-    speech = say(speech, fainted, Message.OTHER, len("You regain consciousness."))
+    line = append(line, hero.deaf, Message.OTHER, len("You can hear again."))
+    line = append(line, healed_at_once, Message.LEG_HEALED)
+    line = append(line, hungry == HUNGRY_AT, Message.HUNGRY)
+    line = append(line, hungry == WEAK_AT, Message.WEAK)
+    line = append(line, fainted, Message.FAINTED)
+    line = append(line, healed & ~healed_at_once, Message.LEG_HEALED)
+    line = append(line, fainted, Message.OTHER, len("You regain consciousness."))
 
     rested = hero.hit_points + (end // 15 - turn // 15).astype(jnp.int8)
     after = dataclasses.replace(
@@ -163,12 +163,14 @@ def pass_time(
         nutrition=hungry.astype(jnp.int16),
         deaf=fainted & (dice.hearing < 0.5),
     )
-    after = dataclasses.replace(after, exercise=_wear(hero, after, turn, end, dice))
-    after, speech = _grow(after, (end >= hero.next_check) & ~fainted, dice, speech)
-    return after, end, speech
+    after = dataclasses.replace(after, exercise=_passive_exercise(hero, after, turn, end, dice))
+    after, line = _change_attributes(after, (end >= hero.next_check) & ~fainted, dice, line)
+    return after, end, line
 
 
-def _digest(hero: Hero, dice: Dice) -> tuple[Int32[Array, ""], Int32[Array, ""], Bool[Array, ""]]:
+def _digest_food(
+    hero: Hero, dice: Dice
+) -> tuple[Int32[Array, ""], Int32[Array, ""], Bool[Array, ""]]:
     """Nutrition afterwards, the number of turns that pass, and whether the hero fainted.
 
     The first time at 0 is certain, later ones become likelier and longer the hungrier one is;
@@ -176,7 +178,7 @@ def _digest(hero: Hero, dice: Dice) -> tuple[Int32[Array, ""], Int32[Array, ""],
     """
     nutrition = hero.nutrition.astype(jnp.int32) - 1
     tens = (5 - nutrition) // 10
-    at_risk = (hero.nutrition > 0) | (roll(dice.faint, 20 + tens) >= 19)
+    at_risk = (hero.nutrition > 0) | (uniform_to_int(dice.faint, 20 + tens) >= 19)
     fainted = (nutrition <= 0) & at_risk
     turns = jnp.where(fainted, 10 + tens, 1)
     return nutrition - _binomial_tenth(dice.fasting, turns - 1), turns, fainted
@@ -196,15 +198,15 @@ def _binomial_tenth(
     return jnp.minimum(count, trials)
 
 
-def _coins(draw: Float[Array, ""], count: Int32[Array, ""]) -> Int32[Array, ""]:
+def _binomial_half(draw: Float[Array, ""], count: Int32[Array, ""]) -> Int32[Array, ""]:
     """Heads among `count` <= 8 coins, all from one uniform number."""
-    return jax.lax.population_count(roll(draw, 256) & ((1 << count) - 1))
+    return jax.lax.population_count(uniform_to_int(draw, 256) & ((1 << count) - 1))
 
 
-def _wear(
+def _passive_exercise(
     hero: Hero, after: Hero, turn: Int16[Array, ""], end: Int16[Array, ""], dice: Dice
 ) -> Int8[Array, "4"]:
-    """Exercise by mere living: eating well strengthens, hunger and a wounded leg wear out."""
+    """`exercise` as time passes: food builds it up, hunger and a wounded leg wear it down."""
     now = attributes_now(after)
     tens = (end // 10 - turn // 10).astype(jnp.int32)
     well_fed, weak, starved = (
@@ -214,36 +216,38 @@ def _wear(
     )
     lame_until = jnp.minimum(end, turn + hero.leg - 1)
     fives = (jnp.maximum(lame_until, turn) // 5 - turn // 5).astype(jnp.int32)
-    gain = jnp.where(well_fed & (tens > 0), use(now, CONSTITUTION, dice.living), 0)
-    loss = _coins(dice.living, tens)
+    gain = jnp.where(well_fed & (tens > 0), exercise_point(now, CONSTITUTION, dice.living), 0)
+    loss = _binomial_half(dice.living, tens)
     zero = jnp.int32(0)
     gains = jnp.stack([zero, zero, zero, gain])
     losses = jnp.stack(
         [
             jnp.where(weak, loss, 0),
             zero,
-            _coins(dice.limping, fives),
+            _binomial_half(dice.limping, fives),
             jnp.where(starved, loss, 0),
         ]
     )
-    return train(after, gains, losses)
+    return updated_exercise(after, gains, losses)
 
 
-def _grow(hero: Hero, due: Bool[Array, ""], dice: Dice, speech: Speech) -> tuple[Hero, Speech]:
+def _change_attributes(
+    hero: Hero, due: Bool[Array, ""], dice: Dice, line: MessageLine
+) -> tuple[Hero, MessageLine]:
     """From turn 600 on, once in 800 to 999 turns: exercise may change attributes by one."""
     used = hero.exercise.astype(jnp.int32)
     values = hero.attributes[np.array(TRAINABLE)].astype(jnp.int32)
     possible = jnp.where(used > 0, values < 18, values > _LEAST) & (used != 0)
     strain = jnp.abs(used)
     chance = jnp.where(np.array(TRAINABLE) == WISDOM, strain, strain * 2 // 3)
-    changes = due & possible & (roll(dice.growth, _EXERCISE_LIMIT) <= chance)
+    changes = due & possible & (uniform_to_int(dice.growth, _EXERCISE_LIMIT) <= chance)
     sign = jnp.sign(used)
     rises = (sign > 0).astype(jnp.int32)
     for index in range(len(TRAINABLE)):
         feeling = jnp.asarray(FEELING_LENGTHS)[index, rises[index]]
         reason = jnp.asarray(REASON_LENGTHS)[index, rises[index]]
-        speech = say(speech, changes[index], Message.ATTRIBUTE_CHANGED, feeling)
-        speech = say(speech, changes[index], Message.OTHER, reason)
+        line = append(line, changes[index], Message.ATTRIBUTE_CHANGED, feeling)
+        line = append(line, changes[index], Message.OTHER, reason)
     shift = jnp.zeros(6, jnp.int32).at[np.array(TRAINABLE)].set(jnp.where(changes, sign, 0))
     faded = jnp.where(changes, 0, strain // 2 * sign)
     grown = dataclasses.replace(
@@ -251,6 +255,6 @@ def _grow(hero: Hero, due: Bool[Array, ""], dice: Dice, speech: Speech) -> tuple
         attributes=(hero.attributes + shift).astype(jnp.int8),
         exercise=jnp.where(due, faded, used).astype(jnp.int8),
         next_check=hero.next_check
-        + jnp.where(due, 800 + roll(dice.pause, 200), 0).astype(jnp.int16),
+        + jnp.where(due, 800 + uniform_to_int(dice.pause, 200), 0).astype(jnp.int16),
     )
-    return grown, speech
+    return grown, line

@@ -9,7 +9,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from minihax.game.actions import WALKABLE, look_up
 from minihax.game.rules import Rules
-from minihax.game.step import KICK_PROMPT, State, around
+from minihax.game.step import KICK_PROMPT, State, block_around
 from minihax.level.terrain import HEIGHT, WIDTH, Terrain
 
 _OFFSETS = np.array([(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)])
@@ -41,7 +41,7 @@ def _add_doors(rules: Rules, key: PRNGKeyArray, state: State) -> Array:
     last = Terrain.SECRET_LOCKED_DOOR if rules.secrets else Terrain.LOCKED_DOOR
     doors = jax.random.randint(kind_key, (9,), Terrain.DOORWAY, last + 1)
     doors = jnp.where(_CENTRE, jnp.minimum(doors, Terrain.OPEN_DOOR), doors)
-    block = around(state.terrain, state.position)
+    block = block_around(state.terrain, state.position)
     squares = state.position + _OFFSETS
     # Not at the border, from where one could walk off the map.
     inside = (squares > 0).all(1) & (squares[:, 0] < HEIGHT - 1) & (squares[:, 1] < WIDTH - 1)
@@ -51,8 +51,8 @@ def _add_doors(rules: Rules, key: PRNGKeyArray, state: State) -> Array:
 
 
 def _add_boulders(key: PRNGKeyArray, state: State) -> Array:
-    free = look_up(WALKABLE, around(state.terrain, state.position)) & ~_CENTRE
-    block = around(state.boulders, state.position) > 0
+    free = look_up(WALKABLE, block_around(state.terrain, state.position)) & ~_CENTRE
+    block = block_around(state.boulders, state.position) > 0
     block = free & (block | jax.random.bernoulli(key, 0.2, (9,)))
     return _write(state.boulders, block, state.position)
 

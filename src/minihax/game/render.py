@@ -35,7 +35,7 @@ def whole_level(state: State) -> Text:
     """The true map. What the player cannot tell is marked in red: hidden doors and corridors
     (reversed, as what they will be once found) and locked doors."""
     terrain = np.asarray(state.terrain)
-    found = np.select(
+    revealed = np.select(
         [
             terrain == Terrain.SECRET_CORRIDOR,
             terrain == Terrain.SECRET_DOOR,
@@ -46,7 +46,7 @@ def whole_level(state: State) -> Text:
     ).astype(np.int8)
     glyphs = np.array(appearance(jnp.asarray(found), state.horizontal, state.boulders))
     glyphs[tuple(np.asarray(state.position))] = Glyph.HERO
-    marks = np.where(found != terrain, _HIDDEN, "")
+    marks = np.where(revealed != terrain, _HIDDEN, "")
     marks = np.where(terrain == Terrain.LOCKED_DOOR, _LOCKED, marks)
     return _draw(glyphs, marks)
 

@@ -21,7 +21,7 @@ class Rules:
     """Doorways without a door, or with a broken one, can be passed diagonally."""
     body: bool = True
     """The hero has attributes that decide about doors; can be hurt, go hungry, faint and die.
-    False: doors always open, kicks succeed with `kick_chance` and hurt nobody."""
+    False: doors always open, kicks succeed with `kick_chance` and never hurt."""
     kick_chance: float = 0.0
     """With `body` off: the probability that a kick opens an adjacent locked door."""
     secrets: bool = True

@@ -1,7 +1,7 @@
 """The game: a state, and one step of it.
 
-`play` is deterministic, its dice are an argument; `step` throws them. Only the squares around the
-hero are read and written, so thousands of games can be stepped at once; the one thing that looks
+`step` draws the dice and calls `step_with_dice`, which is deterministic. Both read and write only
+the squares around the hero, so thousands of games can be stepped at once; the one thing that looks
 at the whole map is sight.
 """
 
@@ -26,11 +26,19 @@ from minihax.game.actions import (
     choose,
     look_up,
 )
-from minihax.game.dice import Dice, roll, throw
-from minihax.game.hero import WISDOM, Hero, attributes_now, hurt, new_hero, pass_time, train
+from minihax.game.dice import Dice, draw_dice, uniform_to_int
+from minihax.game.hero import (
+    WISDOM,
+    Hero,
+    attributes_now,
+    new_hero,
+    pass_time,
+    take_damage,
+    updated_exercise,
+)
 from minihax.game.rules import Rules
 from minihax.level.terrain import HEIGHT, WIDTH, Level, Terrain
-from minihax.look.message_line import TEXT_LENGTHS, Speech, begin
+from minihax.look.message_line import TEXT_LENGTHS, MessageLine, start_line
 from minihax.look.messages import Message
 
 NO_PROMPT, OPEN_PROMPT, KICK_PROMPT = 0, 1, 2
@@ -102,32 +110,32 @@ class Result:
 def step(
     rules: Rules, key: PRNGKeyArray, state: State, action: Integer[Array, ""] | int
 ) -> tuple[State, Result]:
-    """One step with fresh dice. Sight is not updated here."""
-    return play(rules, state, action, throw(rules, key))
+    """One step with fresh dice. Sight is not updated here (`minihax.Corridor.step` does that)."""
+    return step_with_dice(rules, state, action, draw_dice(rules, key))
 
 
-def play(
+def step_with_dice(
     rules: Rules, state: State, action: Integer[Array, ""] | int, dice: Dice
 ) -> tuple[State, Result]:
-    """One step with given dice. An action number that does not exist does nothing."""
+    """One step with these dice. An action number that does not exist does nothing."""
     action = jnp.asarray(action, jnp.int32)
     action = jnp.where((action >= 0) & (action < rules.num_actions), action, rules.num_actions)
-    block = around(state.terrain, state.position)
-    aim, searches, prompt = _intention(rules, state, action, block)
+    block = block_around(state.terrain, state.position)
+    aim, searches, prompt = _parse_action(rules, state, action, block)
     scene = scene_at(rules, state, block, aim)
     result = _act(rules, state, action, scene, dice)
-    found = _find(rules, block, searches, dice)
+    revealed = _search(rules, block, searches, dice)
 
     moved = result.moves
     target = state.position + jnp.asarray(DELTAS)[aim]
-    terrain = _write(state, block, aim, result, found)
+    terrain = _write_block(state, block, aim, result, revealed)
     pushes = moved & scene.boulder
-    speech = begin(_announce(state, result.message, pushes))
-    speech = _announce_found(speech, block, found)
+    line = start_line(_push_message(state, result.message, pushes))
+    line = _append_revealed(line, block, revealed)
     after = dataclasses.replace(
         state,
         terrain=terrain,
-        boulders=_push(rules, state, aim, pushes),
+        boulders=_push_boulder(rules, state, aim, pushes),
         position=jnp.where(moved, target, state.position),
         steps=state.steps + jnp.int16(1),
         prompt=prompt,
@@ -137,24 +145,26 @@ def play(
         last_push=jnp.where(pushes, state.turn, state.last_push),
     )
     takes_turn = result.takes_turn | searches
-    hero, turn, speech, died = _body(rules, state, scene, result, found, takes_turn, dice, speech)
+    hero, turn, line, died = _update_hero(
+        rules, state, scene, result, revealed, takes_turn, dice, line
+    )
     silent = died | (not rules.messages)
     after = dataclasses.replace(
         after,
         hero=hero,
         turn=turn,
-        message=jnp.where(silent, Message.NONE, speech.message).astype(jnp.int8),
+        message=jnp.where(silent, Message.NONE, line.message).astype(jnp.int8),
     )
-    return after, _judge(rules, state, after, scene, moved, died)
+    return after, _result(rules, state, after, scene, moved, died)
 
 
-def around(grid: Array, position: Int32[Array, "2"]) -> Int32[Array, "9"]:
+def block_around(grid: Array, position: Int32[Array, "2"]) -> Int32[Array, "9"]:
     """The 3x3 squares around a position, row by row."""
     block = jax.lax.dynamic_slice(grid, (position[0] - 1, position[1] - 1), (3, 3))
     return block.reshape(9).astype(jnp.int32)
 
 
-def _intention(
+def _parse_action(
     rules: Rules, state: State, action: Int32[Array, ""], block: Int32[Array, "9"]
 ) -> tuple[Int32[Array, ""], Bool[Array, ""], Int8[Array, ""]]:
     """Which direction is meant, whether this is a search, and the prompt that it leaves."""
@@ -200,7 +210,7 @@ def scene_at(rules: Rules, state: State, block: Int32[Array, "9"], aim: Int32[Ar
 
 
 def _act(rules: Rules, state: State, action: Int32[Array, ""], scene: Scene, dice: Dice) -> Outcome:
-    """What the action does, with what the game says; searching is apart (`_find`)."""
+    """What the action does, with what the game says; searching is apart (`_search`)."""
     is_direction = action < NUM_DIRECTIONS
     nothing = actions.outcome(scene)
     walk = actions.move(rules, scene, dice)
@@ -214,10 +224,12 @@ def _act(rules: Rules, state: State, action: Int32[Array, ""], scene: Scene, dic
         return choose(action == KICK, kicking, result)
     aimed = choose(state.prompt == KICK_PROMPT, kicking, opening)
     aimed = choose(state.prompt == NO_PROMPT, walk, aimed)
-    return choose(is_direction, aimed, dataclasses.replace(nothing, message=_reply(state, action)))
+    return choose(
+        is_direction, aimed, dataclasses.replace(nothing, message=_prompt_message(state, action))
+    )
 
 
-def _reply(state: State, action: Int32[Array, ""]) -> Int32[Array, ""]:
+def _prompt_message(state: State, action: Int32[Array, ""]) -> Int32[Array, ""]:
     """What the game says to OPEN, KICK and SEARCH, which by themselves take no direction."""
     is_key = (action == OPEN) | (action == KICK)
     asks = (action == OPEN) | ((action == KICK) & (state.hero.leg == 0))
@@ -229,32 +241,32 @@ def _reply(state: State, action: Int32[Array, ""]) -> Int32[Array, ""]:
     return jnp.where(action <= SEARCH, reply, Message.NONE)
 
 
-def _find(
+def _search(
     rules: Rules, block: Int32[Array, "9"], searches: Bool[Array, ""], dice: Dice
 ) -> Bool[Array, "9"]:
-    """The hidden squares that this step finds."""
+    """The hidden squares that a search reveals in this step."""
     if not rules.secrets:
         return jnp.zeros(9, bool)
-    return searches & look_up(actions.HIDDEN, block) & (roll(dice.found, 7) == 0)
+    return searches & look_up(actions.HIDDEN, block) & (uniform_to_int(dice.found, 7) == 0)
 
 
-def _write(
+def _write_block(
     state: State,
     block: Int32[Array, "9"],
     aim: Int32[Array, ""],
     result: Outcome,
-    found: Bool[Array, "9"],
+    revealed: Bool[Array, "9"],
 ) -> Int8[Array, "21 80"]:
     """The map after the action."""
     is_target = np.arange(9) == jnp.asarray(NEIGHBOURS)[aim]
-    block = jnp.where(found, look_up(actions.REVEALED, block), block)
-    block = jnp.where(is_target & ~found, result.becomes, block)
+    block = jnp.where(revealed, look_up(actions.REVEALED, block), block)
+    block = jnp.where(is_target & ~revealed, result.becomes, block)
     patch = block.reshape(3, 3).astype(jnp.int8)
     corner = (state.position[0] - 1, state.position[1] - 1)
     return jax.lax.dynamic_update_slice(state.terrain, patch, corner)
 
 
-def _push(
+def _push_boulder(
     rules: Rules, state: State, aim: Int32[Array, ""], pushes: Bool[Array, ""]
 ) -> Bool[Array, "21 80"]:
     if not rules.boulders:
@@ -265,68 +277,72 @@ def _push(
     return boulders.at[far[0], far[1]].max(pushes)
 
 
-def _announce(state: State, message: Int32[Array, ""], pushes: Bool[Array, ""]) -> Int32[Array, ""]:
+def _push_message(
+    state: State, message: Int32[Array, ""], pushes: Bool[Array, ""]
+) -> Int32[Array, ""]:
     """A push soon after another one is not worth mentioning."""
     tacit = pushes & (state.turn <= state.last_push + _PUSH_PAUSE)
     return jnp.where(tacit, Message.NONE, message)
 
 
-def _announce_found(speech: Speech, block: Int32[Array, "9"], found: Bool[Array, "9"]) -> Speech:
-    """Each thing found is announced; two announcements fit on a line, three do not."""
-    found, kinds = found[_SEARCH_ORDER], block[_SEARCH_ORDER]
-    number = jnp.sum(found)
-    rank = jnp.cumsum(found) - 1
+def _append_revealed(
+    line: MessageLine, block: Int32[Array, "9"], revealed: Bool[Array, "9"]
+) -> MessageLine:
+    """Announces what a search reveals; two announcements fit on a line, three do not."""
+    revealed, kinds = revealed[_SEARCH_ORDER], block[_SEARCH_ORDER]
+    number = jnp.sum(revealed)
+    rank = jnp.cumsum(revealed) - 1
     first = (number - 1) // 2 * 2
     messages = jnp.where(
         kinds == Terrain.SECRET_CORRIDOR, Message.FOUND_PASSAGE, Message.FOUND_DOOR
     )
     lengths = look_up(TEXT_LENGTHS, messages)
-    on_line = found & (rank >= first)
+    on_line = revealed & (rank >= first)
     length = jnp.sum(jnp.where(on_line, lengths, 0)) + 2 * (jnp.sum(on_line) - 1)
     message = jnp.sum(jnp.where(on_line & (rank == first), messages, 0))
-    any_found = number > 0
-    return Speech(
-        message=jnp.where(any_found, message, speech.message),
-        length=jnp.where(any_found, length, speech.length),
+    any_revealed = number > 0
+    return MessageLine(
+        message=jnp.where(any_revealed, message, line.message),
+        length=jnp.where(any_revealed, length, line.length),
     )
 
 
-def _body(
+def _update_hero(
     rules: Rules,
     state: State,
     scene: Scene,
     result: Outcome,
-    found: Bool[Array, "9"],
+    revealed: Bool[Array, "9"],
     takes_turn: Bool[Array, ""],
     dice: Dice,
-    speech: Speech,
-) -> tuple[Hero, Int16[Array, ""], Speech, Bool[Array, ""]]:
+    line: MessageLine,
+) -> tuple[Hero, Int16[Array, ""], MessageLine, Bool[Array, ""]]:
     """What action and time do to the hero: the hero, the clock, what is said, and death."""
     if not rules.body:
         turn = state.turn + takes_turn.astype(jnp.int16)
-        return state.hero, turn, speech, jnp.bool_(False)
-    hero, wails = hurt(state.hero, state.turn, result.damage)
-    speech = Speech(
-        message=jnp.where(wails, Message.KICK_HURTS_BANSHEE, speech.message),
-        length=jnp.where(wails, TEXT_LENGTHS[Message.KICK_HURTS_BANSHEE], speech.length),
+        return state.hero, turn, line, jnp.bool_(False)
+    hero, wails = take_damage(state.hero, state.turn, result.damage)
+    line = MessageLine(
+        message=jnp.where(wails, Message.KICK_HURTS_BANSHEE, line.message),
+        length=jnp.where(wails, TEXT_LENGTHS[Message.KICK_HURTS_BANSHEE], line.length),
     )
-    # Given that a draw found something it is below 1/7, so seven times it is a fresh draw.
-    insights = found & (roll(dice.found * 7, 19) > scene.attributes[WISDOM])
+    # A draw that revealed something is below 1/7, so seven times it is uniform again.
+    insights = revealed & (uniform_to_int(dice.found * 7, 19) > scene.attributes[WISDOM])
     gains = jnp.stack([result.strength, jnp.sum(insights), result.dexterity, jnp.int32(0)])
     hero = dataclasses.replace(
         hero,
         leg=jnp.where(result.wound > 0, result.wound, hero.leg).astype(jnp.int8),
-        exercise=train(hero, gains),
+        exercise=updated_exercise(hero, gains),
     )
     died = hero.hit_points <= 0
-    later, turn, later_speech = pass_time(rules, hero, state.turn, dice, speech)
+    later, turn, later_line = pass_time(rules, hero, state.turn, dice, line)
     lives_on = takes_turn & ~died
     pick = lambda a, b: jnp.where(lives_on, a, b)  # noqa: E731
-    hero, speech = jax.tree.map(pick, (later, later_speech), (hero, speech))
-    return hero, pick(turn, state.turn), speech, died
+    hero, line = jax.tree.map(pick, (later, later_line), (hero, line))
+    return hero, pick(turn, state.turn), line, died
 
 
-def _judge(
+def _result(
     rules: Rules,
     before: State,
     after: State,

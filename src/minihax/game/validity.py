@@ -17,7 +17,7 @@ from minihax.game import actions
 from minihax.game.actions import NEIGHBOURS, NUM_DIRECTIONS, look_up
 from minihax.game.dice import fixed
 from minihax.game.rules import Rules
-from minihax.game.step import KICK_PROMPT, NO_PROMPT, OPEN_PROMPT, State, around, scene_at
+from minihax.game.step import KICK_PROMPT, NO_PROMPT, OPEN_PROMPT, State, block_around, scene_at
 from minihax.level.terrain import Terrain
 
 
@@ -30,7 +30,7 @@ def paper_validity(rules: Rules, state: State) -> Bool[Array, " actions"]:
     it. For the prompt we add what the listing means by an action: the direction of a door that
     fits, and search, which leaves the prompt.
     """
-    squares = around(state.terrain, state.position)[NEIGHBOURS]
+    squares = block_around(state.terrain, state.position)[NEIGHBOURS]
     closed, locked = squares == Terrain.CLOSED_DOOR, squares == Terrain.LOCKED_DOOR
     aims = look_up(actions.WALKABLE, squares)
     use = jnp.stack([closed.any(), locked.any()])
@@ -49,7 +49,7 @@ def exact_validity(rules: Rules, state: State) -> Bool[Array, " actions"]:
     OPEN always asks for a direction, KICK only on healthy legs; at the prompt everything is
     valid, because every answer ends it. Searching always takes a turn.
     """
-    block = around(state.terrain, state.position)
+    block = block_around(state.terrain, state.position)
     dice = fixed()  # chance decides whether a door opens, never whether trying takes a turn
 
     def takes_turn(aim: Array) -> Array:

@@ -1,1 +1,1 @@
-"""Levels: terrain, rooms, passages, mazes."""
+"""Levels as arrays: what a square can be (terrain), and the generators of corridors and mazes."""

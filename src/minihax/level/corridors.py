@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int8, Int32, PRNGKeyArray, UInt32
 
 from minihax.level.passages import BOTTOM, TOP, Passages, door_places, join_rooms, membership
-from minihax.level.rooms import Rooms, place_rooms, roll
+from minihax.level.random_bits import bits_to_int
+from minihax.level.rooms import Rooms, place_rooms
 from minihax.level.terrain import HEIGHT, WIDTH, Level, Terrain
 
 GOAL_ROOM = 1
@@ -37,7 +38,7 @@ paper's, so that the two games differ in their rules and not in how far one has 
 
 
 def corridor_level(key: PRNGKeyArray, rooms: int, generation: Generation = REAL_GAME) -> Level:
-    """A level with `rooms` rooms (rarely fewer, when one finds no place)."""
+    """A level with `rooms` rooms (rarely fewer, when one fits nowhere)."""
     return corridor_level_and_rooms(key, rooms, generation)[0]
 
 
@@ -66,14 +67,14 @@ def _stairs(bits: UInt32[Array, "3"], rooms: Rooms) -> tuple[Int32[Array, "2"], 
     With three rooms or more the start is in any room but the goal's; with two it is in either.
     """
     goal_room = jnp.minimum(GOAL_ROOM, rooms.count - 1)
-    elsewhere = roll(bits[0], jnp.maximum(rooms.count - 1, 1))
+    elsewhere = bits_to_int(bits[0], jnp.maximum(rooms.count - 1, 1))
     elsewhere = elsewhere + (elsewhere >= goal_room)
-    start_room = jnp.where(rooms.count > 2, elsewhere, roll(bits[0], rooms.count))
-    together = start_room == goal_room
+    start_room = jnp.where(rooms.count > 2, elsewhere, bits_to_int(bits[0], rooms.count))
+    same_room = start_room == goal_room
 
-    goal = roll(bits[1], _area(rooms, goal_room))
-    start = roll(bits[2], _area(rooms, start_room) - together)
-    start = start + (together & (start >= goal))  # every square but the goal's
+    goal = bits_to_int(bits[1], _area(rooms, goal_room))
+    start = bits_to_int(bits[2], _area(rooms, start_room) - same_room)
+    start = start + (same_room & (start >= goal))  # every square but the goal's
     return _square(rooms, start_room, start), _square(rooms, goal_room, goal)
 
 

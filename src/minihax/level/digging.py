@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from minihax.level import bitmaps
-from minihax.level.rooms import roll
+from minihax import transforms
+from minihax.level.random_bits import bits_to_int
 from minihax.level.terrain import HEIGHT, WIDTH
 
 _MOST_STEPS = 501  # a longer corridor is given up
@@ -63,7 +63,7 @@ def dig(
         digger, dug = _dig_step(digger, bits, extra, blocked)
         return digger, (flat(digger.y, digger.x), dug)
 
-    digger, (squares, dug) = bitmaps.scan(step, digger, bits)
+    digger, (squares, dug) = transforms.scan(step, digger, bits)
     return digger, squares, dug
 
 
@@ -74,7 +74,7 @@ def _dig_step(
     blocked: Bool[Array, "1680"],
 ) -> tuple[Digger, Bool[Array, ""]]:
     """One square further, and the heading for the next; also whether the square is dug."""
-    tired = (digger.steps >= _MOST_STEPS) | (extra & (roll(bits[0], 35) == 0))
+    tired = (digger.steps >= _MOST_STEPS) | (extra & (bits_to_int(bits[0], 35) == 0))
     moves = digger.active & ~tired
     y = jnp.where(moves, digger.y + digger.dy, digger.y)
     x = jnp.where(moves, digger.x + digger.dx, digger.x)

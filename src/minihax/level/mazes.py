@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int8, Int32, PRNGKeyArray, UInt32
 
-from minihax.level.rooms import roll
+from minihax.level.random_bits import bits_to_int
 from minihax.level.terrain import HEIGHT, WIDTH, Level, Terrain
 
 
@@ -126,8 +126,8 @@ def _walk(bits: UInt32[Array, "steps"], maze: Maze) -> Int32[Array, "steps"]:
 
 def _pick(bits: UInt32[Array, ""], among: Bool[Array, "n"]) -> Int32[Array, ""]:
     """The index of a random True; any index when there is none."""
-    wanted = 1 + roll(bits, jnp.maximum(among.sum(), 1))
-    return jnp.argmax(among & (jnp.cumsum(among) == wanted)).astype(jnp.int32)
+    rank = 1 + bits_to_int(bits, jnp.maximum(among.sum(), 1))
+    return jnp.argmax(among & (jnp.cumsum(among) == rank)).astype(jnp.int32)
 
 
 def _two_squares(
@@ -135,8 +135,8 @@ def _two_squares(
 ) -> tuple[Int32[Array, ""], Int32[Array, ""]]:
     """Two different True squares, each pair equally likely."""
     numbers = jnp.cumsum(floor)
-    first = roll(bits[0], numbers[-1])
-    second = roll(bits[1], numbers[-1] - 1)
+    first = bits_to_int(bits[0], numbers[-1])
+    second = bits_to_int(bits[1], numbers[-1] - 1)
     second = second + (second >= first)
-    found = jnp.searchsorted(numbers, jnp.stack([first, second]) + 1)
-    return found[0].astype(jnp.int32), found[1].astype(jnp.int32)
+    squares = jnp.searchsorted(numbers, jnp.stack([first, second]) + 1)
+    return squares[0].astype(jnp.int32), squares[1].astype(jnp.int32)

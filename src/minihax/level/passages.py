@@ -1,13 +1,16 @@
 """How rooms are joined: doors in their walls, and corridors dug from door to door.
 
-The game works through a fixed list of possible joins. A level here does so at its own pace: one
-round of the loop settles the join that has just ended, begins the next one, and digs up to
-`_STRETCH` squares. Levels of a batch thus wait for each other at the end only, and the larger part
-of the work (the digging) is a loop of fixed length with a state of a few numbers.
+The game works through a fixed list of possible joins, one corridor after the other. A batch of
+levels would wait for the longest corridor of each join, so each level goes through its list at its
+own pace. One round of the loop, for all levels at once:
 
-Two facts keep that state small. Corridors may be crossed by others, so whether a square can be
-dug depends on the rooms alone. And a square is made only once, so the dice for what a corridor
-square holds can be thrown per square, after all is dug.
+1. `_finish_join`: if the corridor has arrived, make its second door, merge the two rooms' groups;
+2. `_start_join`: if no corridor is under way, make the first door of the next join that is due;
+3. `_dig_stretch`: dig up to `_STRETCH` squares, a loop of fixed length over a few numbers.
+
+Two facts keep the state small. Corridors may cross, so whether a square can be dug depends on the
+rooms alone. And a square is dug only once, so what a corridor square holds (secret or not, a
+boulder) can be drawn per square after all is dug.
 """
 
 import functools
@@ -20,10 +23,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int8, Int32, PRNGKeyArray, UInt8, UInt32
 
 from minihax import struct
-from minihax.level.custom_batching import merging_batches
 from minihax.level.digging import Digger, dig, flat, start_digging
-from minihax.level.rooms import Rooms, roll
+from minihax.level.random_bits import bits_to_int
+from minihax.level.rooms import Rooms
 from minihax.level.terrain import HEIGHT, WIDTH, Terrain
+from minihax.transforms import flat_vmap
 
 TOP, RIGHT, BOTTOM, LEFT = range(4)
 """The sides of a room; (side + 2) % 4 is the opposite one."""
@@ -53,50 +57,53 @@ def join_rooms(key: PRNGKeyArray, rooms: Rooms, *, secrets: bool) -> Passages:
     Without `secrets` all doors are regular ones.
     """
     key, extras_key = jax.random.split(key)
-    extras = roll(jax.random.bits(extras_key), jnp.maximum(rooms.count, 1)) + 4
+    extras = bits_to_int(jax.random.bits(extras_key), jnp.maximum(rooms.count, 1)) + 4
     extras = jnp.where(rooms.count > 2, extras, 0)
     batch = jax.tree.map(lambda x: x[None], (key, rooms, extras))
-    doors, dug = jax.tree.map(lambda x: x[0], _works_done(secrets)(*batch))
+    doors, dug = jax.tree.map(lambda x: x[0], _batched_joins(secrets)(*batch))
     dug = dug.reshape(HEIGHT, WIDTH)
     return Passages(doors, dug != _STONE, dug == _BY_EXTRA)
 
 
 @functools.cache
-def _works_done(secrets: bool) -> Callable:
-    """A function of a batch of levels that does all the work: it gives the doors and what is dug.
+def _batched_joins(secrets: bool) -> Callable:
+    """The joining loop as a function of a batch of levels: it gives their doors and dug squares.
 
-    Nothing changes any more on a level that is finished, so the loop just goes on until all are.
-    `jax.vmap` of a loop for one level would instead copy everything in every round.
+    Rounds change nothing on a finished level, so the loop runs until all levels are finished.
+    (`jax.vmap` of a loop for one level would select between old and new state, a copy of
+    everything, in every round.)
     """
 
-    def work(
+    def advance(
         turn: Int32[Array, ""],
         key: PRNGKeyArray,
         rooms: Rooms,
         extras: Int32[Array, ""],
         blocked: Bool[Array, "1680"],
-        works: _Works,
-    ) -> _Works:
+        state: _JoinState,
+    ) -> _JoinState:
         bits = jax.random.bits(jax.random.fold_in(key, turn), (8 + 2 * _STRETCH,))
-        works = _settle(works, bits[0], secrets)
-        works = _begin(works, bits[1:8], _Plan(len(rooms.floor), extras), rooms, secrets)
-        return _dig_on(works, bits[8:].reshape(_STRETCH, 2), blocked)
+        state = _finish_join(state, bits[0], secrets)
+        state = _start_join(state, bits[1:8], _JoinList(len(rooms.floor), extras), rooms, secrets)
+        return _dig_stretch(state, bits[8:].reshape(_STRETCH, 2), blocked)
 
-    def all_works(keys: PRNGKeyArray, rooms: Rooms, extras: Array) -> tuple[Array, Array]:
-        given = keys, rooms, extras, jax.vmap(blocked_squares)(rooms)
+    def join_all(keys: PRNGKeyArray, rooms: Rooms, extras: Array) -> tuple[Array, Array]:
+        fixed = keys, rooms, extras, jax.vmap(blocked_squares)(rooms)
 
-        def one_round(carry: tuple[Int32[Array, ""], _Works]) -> tuple[Int32[Array, ""], _Works]:
-            turn, works = carry
-            return turn + 1, jax.vmap(functools.partial(work, turn))(*given, works)
+        def one_round(
+            carry: tuple[Int32[Array, ""], _JoinState],
+        ) -> tuple[Int32[Array, ""], _JoinState]:
+            turn, state = carry
+            return turn + 1, jax.vmap(functools.partial(advance, turn))(*fixed, state)
 
-        _, works = jax.lax.while_loop(
+        _, state = jax.lax.while_loop(
             lambda carry: ~carry[1].finished.all(),
             one_round,
-            (jnp.int32(0), jax.vmap(_first_works)(rooms)),
+            (jnp.int32(0), jax.vmap(_initial_state)(rooms)),
         )
-        return works.doors, works.dug
+        return state.doors, state.dug
 
-    return merging_batches(all_works)
+    return flat_vmap(join_all)
 
 
 def blocked_squares(rooms: Rooms) -> Bool[Array, "1680"]:
@@ -134,7 +141,7 @@ def door_places(rooms: Rooms) -> tuple[Int32[Array, "rooms 4 14"], Int32[Array, 
 # -- The list of possible joins ---------------------------------------------------------------
 
 
-class _Plan:
+class _JoinList:
     """All joins that may come up, in order; which of them do is decided on the way.
 
     Pass 1 joins neighbours in the order of creation, pass 2 every other one, pass 3 whatever is
@@ -150,17 +157,17 @@ class _Plan:
         self.second_pass = rooms - 1
         self.extras = extras
 
-    def due(self, works: "_Works", rooms: Rooms) -> Bool[Array, "joins"]:
+    def due(self, state: "_JoinState", rooms: Rooms) -> Bool[Array, "joins"]:
         """Which of the joins are to be tried, as things stand now."""
         exist = (self.a < rooms.count) & (self.b < rooms.count)
-        apart = exist & (works.groups[self.a] != works.groups[self.b])
+        apart = exist & (state.groups[self.a] != state.groups[self.b])
         due = jnp.select(
             [self.phase == 1, self.phase == 2, self.phase == 3],
             # Pass 3 ends with the first room for which nothing was tried.
-            [exist, apart, apart & (self.a <= works.rows_tried)],
+            [exist, apart, apart & (self.a <= state.rows_tried)],
             self.a < self.extras,
         )
-        return due & (jnp.arange(len(self.phase)) >= works.next_join)
+        return due & (jnp.arange(len(self.phase)) >= state.next_join)
 
 
 class _Door(NamedTuple):
@@ -172,8 +179,8 @@ class _Door(NamedTuple):
     fit: Bool[Array, ""]
 
 
-class _Works(NamedTuple):
-    """Everything that changes while the rooms are joined."""
+class _JoinState(NamedTuple):
+    """The state of the joining loop, for one level."""
 
     doors: Int8[Array, "rooms 4 14"]
     dug: Int8[Array, "1680"]
@@ -190,9 +197,9 @@ class _Works(NamedTuple):
     digger: Digger
 
 
-def _first_works(rooms: Rooms) -> _Works:
+def _initial_state(rooms: Rooms) -> _JoinState:
     count, zero, no = len(rooms.floor), jnp.int32(0), jnp.bool_(False)
-    return _Works(
+    return _JoinState(
         doors=jnp.zeros((count, 4, LONGEST_WALL), jnp.int8),
         dug=jnp.zeros(HEIGHT * WIDTH, jnp.int8),
         groups=jnp.arange(count),
@@ -209,57 +216,62 @@ def _first_works(rooms: Rooms) -> _Works:
 # -- Beginning and ending a join --------------------------------------------------------------
 
 
-def _begin(
-    works: _Works, bits: UInt32[Array, "7"], plan: _Plan, rooms: Rooms, secrets: bool
-) -> _Works:
-    """Begins the next join, when no corridor is under way."""
-    due = plan.due(works, rooms)
-    idle = ~works.digger.active
-    begins = idle & due.any()
+def _start_join(
+    state: _JoinState, bits: UInt32[Array, "7"], joins: _JoinList, rooms: Rooms, secrets: bool
+) -> _JoinState:
+    """Starts the first join that is due, if no corridor is under way; finished if none is due."""
+    due = joins.due(state, rooms)
+    idle = ~state.digger.active
+    starts = idle & due.any()
     number = jnp.argmax(due)
-    phase = plan.phase[number]
+    phase = joins.phase[number]
     extra = phase == 4
-    random_a = roll(bits[0], jnp.maximum(rooms.count, 1))
-    random_b = roll(bits[1], jnp.maximum(rooms.count - 2, 1))
-    a = jnp.where(extra, random_a, plan.a[number])
-    b = jnp.where(extra, random_b + 2 * (random_b >= random_a), plan.b[number])
+    # Superfluous corridors join two random rooms; as in the game, b is neither a nor a + 1.
+    random_a = bits_to_int(bits[0], jnp.maximum(rooms.count, 1))
+    random_b = bits_to_int(bits[1], jnp.maximum(rooms.count - 2, 1))
+    a = jnp.where(extra, random_a, joins.a[number])
+    b = jnp.where(extra, random_b + 2 * (random_b >= random_a), joins.b[number])
 
-    side = _facing(rooms.floor[a], rooms.floor[b])
-    source = _choose_door(bits[2], works.doors, rooms, a, side)
-    target = _choose_door(bits[3], works.doors, rooms, b, (side + 2) % 4)
+    side = _side_facing(rooms.floor[a], rooms.floor[b])
+    source = _choose_door(bits[2], state.doors, rooms, a, side)
+    target = _choose_door(bits[3], state.doors, rooms, b, (side + 2) % 4)
     digger = start_digging(_outside(source, rooms), _outside(target, rooms))
-    stone = works.dug[flat(*_outside(source, rooms))] == _STONE
-    digs = begins & (stone | ~extra)
-    stop = (phase == 1) & (roll(bits[4], 50) == 0)
-    return works._replace(
-        doors=_make_door(works.doors, source, bits[5], digs & (source.fit | ~extra), secrets),
-        next_join=jnp.where(begins, jnp.where(stop, plan.second_pass, number + 1), works.next_join),
-        rows_tried=jnp.where(begins & (phase == 3), a + 1, works.rows_tried),
-        finished=works.finished | (idle & ~begins),
-        extra=jnp.where(begins, extra, works.extra),
-        source=jnp.where(begins, a, works.source),
-        target=_where(begins, target, works.target),
-        digger=_where(digs, digger, works.digger),
+    # The game gives up a superfluous corridor that would start in another one, and ends the first
+    # pass with 1 in 50 after each join.
+    stone = state.dug[flat(*_outside(source, rooms))] == _STONE
+    digs = starts & (stone | ~extra)
+    stop = (phase == 1) & (bits_to_int(bits[4], 50) == 0)
+    return state._replace(
+        doors=_make_door(state.doors, source, bits[5], digs & (source.fit | ~extra), secrets),
+        next_join=jnp.where(
+            starts, jnp.where(stop, joins.second_pass, number + 1), state.next_join
+        ),
+        rows_tried=jnp.where(starts & (phase == 3), a + 1, state.rows_tried),
+        finished=state.finished | (idle & ~starts),
+        extra=jnp.where(starts, extra, state.extra),
+        source=jnp.where(starts, a, state.source),
+        target=_where(starts, target, state.target),
+        digger=_where(digs, digger, state.digger),
     )
 
 
-def _settle(works: _Works, bits: UInt32[Array, ""], secrets: bool) -> _Works:
+def _finish_join(state: _JoinState, bits: UInt32[Array, ""], secrets: bool) -> _JoinState:
     """When a corridor has arrived: makes the door there, and one group of the two rooms."""
-    arrived = works.digger.arrived
-    a, b = works.source, works.target.room
-    group = jnp.minimum(works.groups[a], works.groups[b])
+    arrived = state.digger.arrived
+    a, b = state.source, state.target.room
+    group = jnp.minimum(state.groups[a], state.groups[b])
     # Only these two rooms change, not the rest of their groups: that is how the game does it.
-    here = jnp.arange(len(works.groups))
-    merged = jnp.where(arrived & ((here == a) | (here == b)), group, works.groups)
-    wanted = arrived & (works.target.fit | ~works.extra)
-    return works._replace(
-        doors=_make_door(works.doors, works.target, bits, wanted, secrets),
+    here = jnp.arange(len(state.groups))
+    merged = jnp.where(arrived & ((here == a) | (here == b)), group, state.groups)
+    makes_door = arrived & (state.target.fit | ~state.extra)
+    return state._replace(
+        doors=_make_door(state.doors, state.target, bits, makes_door, secrets),
         groups=merged,
-        digger=works.digger._replace(arrived=jnp.bool_(False)),
+        digger=state.digger._replace(arrived=jnp.bool_(False)),
     )
 
 
-def _facing(a: Int32[Array, "4"], b: Int32[Array, "4"]) -> Int32[Array, ""]:
+def _side_facing(a: Int32[Array, "4"], b: Int32[Array, "4"]) -> Int32[Array, ""]:
     """The side of room a on which room b lies."""
     right, above, left = b[0] > a[2], b[3] < a[1], b[2] < a[0]
     return jnp.where(right, RIGHT, jnp.where(above, TOP, jnp.where(left, LEFT, BOTTOM))).astype(
@@ -283,9 +295,9 @@ def _choose_door(
     apart = jnp.pad(taken, 1)
     place = jnp.arange(LONGEST_WALL)
     fits = ~(taken | apart[:-2] | apart[2:]) & (place < length)
-    wish = roll(bits, jnp.maximum(length, 1))
-    # The first place in the order: the wish, then fitting places, then doors.
-    rank = jnp.where(fits, jnp.where(place == wish, 0, 1), jnp.where(taken, 2, 3))
+    preferred = bits_to_int(bits, jnp.maximum(length, 1))
+    # The first place in this order: the preferred one, then fitting places, then doors.
+    rank = jnp.where(fits, jnp.where(place == preferred, 0, 1), jnp.where(taken, 2, 3))
     chosen = jnp.argmin(rank)
     return _Door(room, side, chosen.astype(jnp.int32), fits.any())
 
@@ -302,19 +314,19 @@ def _make_door(
     doors: Int8[Array, "rooms 4 14"],
     door: _Door,
     bits: UInt32[Array, ""],
-    wanted: Bool[Array, ""],
+    makes_door: Bool[Array, ""],
     secrets: bool,
 ) -> Int8[Array, "rooms 4 14"]:
     """Makes a door, or makes an existing one anew (and then never a secret one)."""
     old = doors[door.room, door.side, door.place]
     new = _door_kind(bits, (old == 0) & secrets)
-    return doors.at[door.room, door.side, door.place].set(jnp.where(wanted, new, old))
+    return doors.at[door.room, door.side, door.place].set(jnp.where(makes_door, new, old))
 
 
 def _door_kind(bits: UInt32[Array, ""], may_be_secret: Bool[Array, ""]) -> Int8[Array, ""]:
     """One word throws all dice, one after the other."""
-    secret = may_be_secret & (roll(bits, 8) == 0)
-    there, swung, locked = (roll(bits // d, n) == 0 for d, n in ((8, 3), (24, 5), (120, 6)))
+    secret = may_be_secret & (bits_to_int(bits, 8) == 0)
+    there, swung, locked = (bits_to_int(bits // d, n) == 0 for d, n in ((8, 3), (24, 5), (120, 6)))
     regular = jnp.where(
         there,
         jnp.where(
@@ -328,15 +340,15 @@ def _door_kind(bits: UInt32[Array, ""], may_be_secret: Bool[Array, ""]) -> Int8[
     return jnp.where(secret, hidden, regular).astype(jnp.int8)
 
 
-def _dig_on(
-    works: _Works, bits: UInt32[Array, "stretch 2"], blocked: Bool[Array, "1680"]
-) -> _Works:
-    digger, squares, dug = dig(works.digger, bits, works.extra, blocked)
-    mark = jnp.where(works.extra, _BY_EXTRA, _BY_NORMAL)
+def _dig_stretch(
+    state: _JoinState, bits: UInt32[Array, "stretch 2"], blocked: Bool[Array, "1680"]
+) -> _JoinState:
+    digger, squares, dug = dig(state.digger, bits, state.extra, blocked)
+    mark = jnp.where(state.extra, _BY_EXTRA, _BY_NORMAL)
     # Normal corridors come first, so the larger mark is the one that made the square.
     marks = jnp.where(dug, mark, _STONE).astype(jnp.int8)
-    return works._replace(
-        dug=works.dug.at[squares].max(marks, mode="promise_in_bounds"), digger=digger
+    return state._replace(
+        dug=state.dug.at[squares].max(marks, mode="promise_in_bounds"), digger=digger
     )
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, PRNGKeyArray, UInt32
 
 from minihax import struct
+from minihax.level.random_bits import bits_to_int
 from minihax.level.terrain import HEIGHT, WIDTH
 
 Rectangle = Int32[Array, "4"]
@@ -38,54 +39,49 @@ class Rooms:
     """How many exist: a room that finds no place is left out."""
 
 
-class _Free(NamedTuple):
+class _FreeList(NamedTuple):
     """The free rectangles. Rows from `listed` on are leftovers that the splitting still reads."""
 
     rectangles: Int32[Array, "capacity 4"]
     listed: Int32[Array, ""]
 
 
-class _Place(NamedTuple):
+class _Placement(NamedTuple):
     """Outcome of an attempt to place a room."""
 
-    found: Bool[Array, ""]
+    success: Bool[Array, ""]
     floor: Rectangle
     chosen: Int32[Array, ""]
     """Index of the free rectangle it lies in."""
 
 
-def roll(bits: UInt32[Array, "..."], sides: Int32[Array, "..."] | int) -> Int32[Array, "..."]:
-    """A die with numbers 0 .. sides-1 from 32 random bits. The bias, sides / 2**32, is nothing."""
-    return (bits % jnp.asarray(sides).astype(jnp.uint32)).astype(jnp.int32)
-
-
-def place_rooms(key: PRNGKeyArray, wanted: int) -> Rooms:
-    """Up to `wanted` rooms. The first one always finds a place."""
+def place_rooms(key: PRNGKeyArray, number: int) -> Rooms:
+    """Up to `number` rooms: one that fits nowhere is left out. The first one always fits."""
 
     def add_room(
-        carry: tuple[Rooms, _Free, _Place], key: PRNGKeyArray
-    ) -> tuple[tuple[Rooms, _Free, _Place], None]:
+        carry: tuple[Rooms, _FreeList, _Placement], key: PRNGKeyArray
+    ) -> tuple[tuple[Rooms, _FreeList, _Placement], None]:
         rooms, free, last = carry
-        # Splitting is left to the next room, because nobody needs it after the last one.
-        free = _take(free, last)
-        place = _find_place(key, free, rooms)
+        # Splitting waits for the next room: after the last one it would be wasted.
+        free = _subtract_room(free, last)
+        placement = _place_room(key, free, rooms)
         floor = rooms.floor.at[rooms.count].set(
-            jnp.where(place.found, place.floor, _NOWHERE), mode="drop"
+            jnp.where(placement.success, placement.floor, _NOWHERE), mode="drop"
         )
-        return (Rooms(floor, rooms.count + place.found), free, place), None
+        return (Rooms(floor, rooms.count + placement.success), free, placement), None
 
-    rooms = Rooms(jnp.full((wanted, 4), _NOWHERE, jnp.int32), jnp.int32(0))
+    rooms = Rooms(jnp.full((number, 4), _NOWHERE, jnp.int32), jnp.int32(0))
     everything = jnp.zeros((_CAPACITY, 4), jnp.int32).at[0].set(jnp.array([0, 0, _RIGHT, _BOTTOM]))
-    nothing = _Place(jnp.bool_(False), jnp.zeros(4, jnp.int32), jnp.int32(0))
-    start = (rooms, _Free(everything, jnp.int32(1)), nothing)
-    (rooms, _, _), _ = jax.lax.scan(add_room, start, jax.random.split(key, wanted))
+    nothing = _Placement(jnp.bool_(False), jnp.zeros(4, jnp.int32), jnp.int32(0))
+    start = (rooms, _FreeList(everything, jnp.int32(1)), nothing)
+    (rooms, _, _), _ = jax.lax.scan(add_room, start, jax.random.split(key, number))
     return rooms
 
 
 # -- One room ---------------------------------------------------------------------------------
 
 
-def _find_place(key: PRNGKeyArray, free: _Free, rooms: Rooms) -> _Place:
+def _place_room(key: PRNGKeyArray, free: _FreeList, rooms: Rooms) -> _Placement:
     """The first attempt that succeeds. They are independent, so a block is tried side by side.
 
     Where no rectangle has space for the smallest room all attempts are bound to fail; hardly any
@@ -94,45 +90,51 @@ def _find_place(key: PRNGKeyArray, free: _Free, rooms: Rooms) -> _Place:
     is_listed = jnp.arange(_CAPACITY) < free.listed
     possible = (is_listed & _has_space(free.rectangles.T, _LEAST_SIZE, _LEAST_SIZE)).any()
 
-    def try_block(carry: tuple[Int32[Array, ""], _Place]) -> tuple[Int32[Array, ""], _Place]:
+    def try_block(
+        carry: tuple[Int32[Array, ""], _Placement],
+    ) -> tuple[Int32[Array, ""], _Placement]:
         block, _ = carry
         bits = jax.random.bits(jax.random.fold_in(key, block), (_BLOCK, 6))
-        places = jax.vmap(_attempt, in_axes=(0, None, None))(bits, free, rooms)
-        found = places.found & (block * _BLOCK + jnp.arange(_BLOCK) < ATTEMPTS)
-        first = jnp.argmax(found)
-        return block + 1, _Place(found.any(), places.floor[first], places.chosen[first])
+        placements = jax.vmap(_attempt, in_axes=(0, None, None))(bits, free, rooms)
+        success = placements.success & (block * _BLOCK + jnp.arange(_BLOCK) < ATTEMPTS)
+        first = jnp.argmax(success)
+        return block + 1, _Placement(
+            success.any(), placements.floor[first], placements.chosen[first]
+        )
 
-    def go_on(carry: tuple[Int32[Array, ""], _Place]) -> Bool[Array, ""]:
-        block, place = carry
-        return possible & ~place.found & (block * _BLOCK < ATTEMPTS)
+    def continues(carry: tuple[Int32[Array, ""], _Placement]) -> Bool[Array, ""]:
+        block, placement = carry
+        return possible & ~placement.success & (block * _BLOCK < ATTEMPTS)
 
-    nothing = _Place(jnp.bool_(False), jnp.zeros(4, jnp.int32), jnp.int32(0))
-    return jax.lax.while_loop(go_on, try_block, (jnp.int32(0), nothing))[1]
+    nothing = _Placement(jnp.bool_(False), jnp.zeros(4, jnp.int32), jnp.int32(0))
+    return jax.lax.while_loop(continues, try_block, (jnp.int32(0), nothing))[1]
 
 
-def _attempt(bits: UInt32[Array, "6"], free: _Free, rooms: Rooms) -> _Place:
-    chosen = roll(bits[0], jnp.maximum(free.listed, 1))
+def _attempt(bits: UInt32[Array, "6"], free: _FreeList, rooms: Rooms) -> _Placement:
+    chosen = bits_to_int(bits[0], jnp.maximum(free.listed, 1))
     rectangle = free.rectangles[chosen]
     left, top, right, bottom = rectangle
-    dx = _LEAST_SIZE + jnp.where(right - left > 28, roll(bits[1], 12), roll(bits[1], 8))
-    dy = jnp.minimum(_LEAST_SIZE + roll(bits[2], 4), 50 // dx)
+    dx = _LEAST_SIZE + jnp.where(
+        right - left > 28, bits_to_int(bits[1], 12), bits_to_int(bits[1], 8)
+    )
+    dy = jnp.minimum(_LEAST_SIZE + bits_to_int(bits[2], 4), 50 // dx)
 
     border_x, border_y = _borders(rectangle)
     span_x = right - jnp.where(left > 0, left, 3) - dx - border_x + 1
     span_y = bottom - jnp.where(top > 0, top, 2) - dy - border_y + 1
-    x = left + jnp.where(left > 0, _MARGIN_X, 3) + roll(bits[3], jnp.maximum(span_x, 1))
-    y = top + jnp.where(top > 0, _MARGIN_Y, 2) + roll(bits[4], jnp.maximum(span_y, 1))
+    x = left + jnp.where(left > 0, _MARGIN_X, 3) + bits_to_int(bits[3], jnp.maximum(span_x, 1))
+    y = top + jnp.where(top > 0, _MARGIN_Y, 2) + bits_to_int(bits[4], jnp.maximum(span_y, 1))
 
     # One word throws the row of the top bias (3), the bias itself (1 in the number of rooms; 60
     # is a multiple of it), and the shrinks.
-    rest, row = bits[5] // 3, 2 + roll(bits[5], 3)
-    biased = roll(rest, jnp.maximum(rooms.count, 1)) == 0
+    rest, row = bits[5] // 3, 2 + bits_to_int(bits[5], 3)
+    biased = bits_to_int(rest, jnp.maximum(rooms.count, 1)) == 0
     lift = (top == 0) & (bottom >= _BOTTOM) & biased & (y + dy > HEIGHT // 2)
     y = jnp.where(lift, row, y)
     dy = dy - (lift & (rooms.count < 4) & (dy > 1))
 
     fits, floor = _fit(rest // 60, jnp.stack([x, y, x + dx, y + dy]), rooms)
-    return _Place(_has_space(rectangle, dx, dy) & fits, floor, chosen)
+    return _Placement(_has_space(rectangle, dx, dy) & fits, floor, chosen)
 
 
 def _borders(
@@ -163,7 +165,7 @@ def _fit(
     for _ in range(_MOST_SHRINKS):
         left, top, right, bottom = floor
         alive &= (right > left) & (bottom > top)
-        met, x, y = _first_obstacle(floor, rooms)
+        blocked, x, y = _first_obstacle(floor, rooms)
         shrunk = jnp.stack(
             [
                 jnp.where(x < left, x + _MARGIN_X + 1, left),
@@ -172,8 +174,8 @@ def _fit(
                 jnp.where(y < top, bottom, y - _MARGIN_Y - 1),
             ]
         )
-        alive &= ~(met & (roll(bits, 3) == 0))
-        floor = jnp.where(met, shrunk, floor)
+        alive &= ~(blocked & (bits_to_int(bits, 3) == 0))
+        floor = jnp.where(blocked, shrunk, floor)
         bits = bits // 3
     return alive & (floor[2] > floor[0]) & (floor[3] > floor[1]), floor
 
@@ -202,7 +204,7 @@ def _first_obstacle(
 class _Split(NamedTuple):
     """The splitting under way: a stack of rectangles `old` that lose the part `hole`."""
 
-    free: _Free
+    free: _FreeList
     old: Int32[Array, "depth 4"]
     hole: Int32[Array, "depth 4"]
     upto: Int32[Array, "depth"]
@@ -210,13 +212,13 @@ class _Split(NamedTuple):
     depth: Int32[Array, ""]
 
 
-def _take(free: _Free, place: _Place) -> _Free:
+def _subtract_room(free: _FreeList, placement: _Placement) -> _FreeList:
     """The free rectangles after a room was placed; unchanged when none was.
 
     Every rectangle that meets the room is split by what it shares with it, which in turn splits
     the ones that meet the shared part: a recursion in the game, a loop with a stack here.
     """
-    block = place.floor + jnp.array([-1, -1, 1, 1])
+    block = placement.floor + jnp.array([-1, -1, 1, 1])
     split = _Split(
         free,
         jnp.zeros((_DEPTH, 4), jnp.int32),
@@ -224,8 +226,8 @@ def _take(free: _Free, place: _Place) -> _Free:
         jnp.zeros(_DEPTH, jnp.int32),
         jnp.int32(0),
     )
-    first = _descend(split, free.rectangles[place.chosen], block)
-    split = jax.tree.map(lambda new, old: jnp.where(place.found, new, old), first, split)
+    first = _descend(split, free.rectangles[placement.chosen], block)
+    split = jax.tree.map(lambda new, old: jnp.where(placement.success, new, old), first, split)
     return jax.lax.while_loop(lambda split: split.depth > 0, _advance, split).free
 
 
@@ -237,13 +239,15 @@ def _advance(split: _Split) -> _Split:
     shared = _intersection(rectangles, hole)
     index = jnp.arange(_CAPACITY)
     meets = (shared[:, 0] <= shared[:, 2]) & (shared[:, 1] <= shared[:, 3])
-    found = jnp.where(meets & (index < split.upto[top]), index, -1).max()
+    next_met = jnp.where(meets & (index < split.upto[top]), index, -1).max()
 
     deeper = _descend(
-        split._replace(upto=split.upto.at[top].set(found)), rectangles[found], shared[found]
+        split._replace(upto=split.upto.at[top].set(next_met)),
+        rectangles[next_met],
+        shared[next_met],
     )
-    done = split._replace(free=_add_remains(split.free, old, hole), depth=top)
-    return jax.tree.map(lambda a, b: jnp.where(found >= 0, a, b), deeper, done)
+    done = split._replace(free=_add_rest(split.free, old, hole), depth=top)
+    return jax.tree.map(lambda a, b: jnp.where(next_met >= 0, a, b), deeper, done)
 
 
 def _descend(split: _Split, old: Rectangle, hole: Rectangle) -> _Split:
@@ -262,35 +266,35 @@ def _intersection(a: Int32[Array, "n 4"], b: Rectangle) -> Int32[Array, "n 4"]:
     return jnp.concatenate([jnp.maximum(a[:, :2], b[:2]), jnp.minimum(a[:, 2:], b[2:])], axis=1)
 
 
-def _remove(free: _Free, rectangle: Rectangle) -> _Free:
+def _remove(free: _FreeList, rectangle: Rectangle) -> _FreeList:
     """The last one takes its place. A leftover that is no longer listed removes nothing."""
     listed = (free.rectangles == rectangle).all(1) & (jnp.arange(_CAPACITY) < free.listed)
     at = jnp.where(listed.any(), jnp.argmax(listed), _CAPACITY)
     last = free.rectangles[free.listed - 1]
-    return _Free(free.rectangles.at[at].set(last, mode="drop"), free.listed - listed.any())
+    return _FreeList(free.rectangles.at[at].set(last, mode="drop"), free.listed - listed.any())
 
 
-def _add_remains(free: _Free, old: Rectangle, hole: Rectangle) -> _Free:
+def _add_rest(free: _FreeList, old: Rectangle, hole: Rectangle) -> _FreeList:
     """Lists what is left of `old` on the four sides of `hole`, where that is large enough."""
     left, top, right, bottom = old
     hole_left, hole_top, hole_right, hole_bottom = hole
-    need_x, need_y = 2 * _MARGIN_X + 4, 2 * _MARGIN_Y + 4
+    least_x, least_y = 2 * _MARGIN_X + 4, 2 * _MARGIN_Y + 4
     edge_x, edge_y = _MARGIN_X + 5, _MARGIN_Y + 5  # less is enough at the edge of the map
     remains = (
         (
-            hole_top - top - 1 > jnp.where(bottom < _BOTTOM, need_y, edge_y),
+            hole_top - top - 1 > jnp.where(bottom < _BOTTOM, least_y, edge_y),
             old.at[3].set(hole_top - 2),
         ),
         (
-            hole_left - left - 1 > jnp.where(right < _RIGHT, need_x, edge_x),
+            hole_left - left - 1 > jnp.where(right < _RIGHT, least_x, edge_x),
             old.at[2].set(hole_left - 2),
         ),
         (
-            bottom - hole_bottom - 1 > jnp.where(top > 0, need_y, edge_y),
+            bottom - hole_bottom - 1 > jnp.where(top > 0, least_y, edge_y),
             old.at[1].set(hole_bottom + 2),
         ),
         (
-            right - hole_right - 1 > jnp.where(left > 0, need_x, edge_x),
+            right - hole_right - 1 > jnp.where(left > 0, least_x, edge_x),
             old.at[0].set(hole_right + 2),
         ),
     )
@@ -299,10 +303,10 @@ def _add_remains(free: _Free, old: Rectangle, hole: Rectangle) -> _Free:
     return free
 
 
-def _add(free: _Free, rectangle: Rectangle, wanted: Bool[Array, ""]) -> _Free:
+def _add(free: _FreeList, rectangle: Rectangle, large_enough: Bool[Array, ""]) -> _FreeList:
     contains = (free.rectangles[:, :2] <= rectangle[:2]).all(1)
     contains &= (free.rectangles[:, 2:] >= rectangle[2:]).all(1)
     contained = (contains & (jnp.arange(_CAPACITY) < free.listed)).any()
-    wanted = wanted & ~contained & (free.listed < _CAPACITY)
-    at = jnp.where(wanted, free.listed, _CAPACITY)
-    return _Free(free.rectangles.at[at].set(rectangle, mode="drop"), free.listed + wanted)
+    added = large_enough & ~contained & (free.listed < _CAPACITY)
+    at = jnp.where(added, free.listed, _CAPACITY)
+    return _FreeList(free.rectangles.at[at].set(rectangle, mode="drop"), free.listed + added)

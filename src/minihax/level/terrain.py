@@ -5,6 +5,8 @@ Maps are indexed [y, x] in NetHack's own coordinates: y 0..20, x 0..79, column 0
 
 import enum
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int8, Int32
 
@@ -62,7 +64,7 @@ DOORS = np.array([t >= Terrain.DOORWAY for t in Terrain])
 
 @struct.dataclass
 class Level:
-    """One generated level, before anybody has walked in it."""
+    """One generated level, as it is before the first step."""
 
     terrain: Int8[Array, "21 80"]
     """`Terrain` codes."""
@@ -73,3 +75,24 @@ class Level:
     boulders: Bool[Array, "21 80"]
     start: Int32[Array, "2"]
     """(y, x) where the hero appears: the up stairs."""
+
+
+def check_level(level: Level) -> None:
+    """Refuses a level of the wrong shape, with a start on the border or in rock, or without a goal.
+
+    Under jit, where values cannot be looked at, only the shape is checked.
+    """
+    if level.terrain.shape != (HEIGHT, WIDTH):
+        raise ValueError(f"A level has {HEIGHT} x {WIDTH} squares, not {level.terrain.shape}.")
+    if isinstance(level.terrain, jax.core.Tracer) or isinstance(level.start, jax.core.Tracer):
+        return
+    y, x = (int(i) for i in level.start)
+    if not (1 <= y < HEIGHT - 1 and 2 <= x < WIDTH - 1):
+        raise ValueError(f"The start (y, x) = {(y, x)} is on the border of the map.")
+    if not Terrain.FLOOR <= level.terrain[y, x] <= Terrain.CORRIDOR:
+        raise ValueError(f"The start (y, x) = {(y, x)} is not on free ground.")
+    if not (level.terrain == Terrain.DOWN_STAIRS).any():
+        raise ValueError("The level has no goal (stairs down).")
+    edges = jnp.concatenate([level.terrain[0], level.terrain[-1], level.terrain[:, 0]])
+    if ((edges >= Terrain.FLOOR) | (jnp.max(level.terrain[:, -1]) >= Terrain.FLOOR)).any():
+        raise ValueError("The border of the map must be solid.")

@@ -1,1 +1,1 @@
-"""What the agent gets to see: glyphs, messages, observations."""
+"""What the agent is shown: glyphs, messages, and the observation, as in NLE."""

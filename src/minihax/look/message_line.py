@@ -1,7 +1,7 @@
 """How the messages of one step become one line, as on the game's 80-column screen.
 
-What is said within a step is joined while it fits; what does not fit begins a new line and the
-old one is gone. The agent sees the id of the last line (rules in messages.py).
+Messages of one step are joined while they fit; one that does not fit starts a new line and the old
+one is gone. The agent sees the id of the last line (rules in messages.py).
 """
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int32
 from minihax import struct
 from minihax.look.messages import TEXTS, WITH_LEG_HEALED, Message
 
-_ROOM = 80 - len("--More--")  # the game keeps room for the question whether one has read it
+_ROOM = 80 - len("--More--")  # the game keeps room for its prompt
 TEXT_LENGTHS = np.array([len(text) for text in TEXTS], np.int32)
 
 # "You feel weak!  You haven't been exercising properly.": rows Str, Wis, Dex, Con; lost, gained.
@@ -35,26 +35,26 @@ REASON_LENGTHS = np.array(
 
 
 @struct.dataclass
-class Speech:
+class MessageLine:
     """The line so far."""
 
     message: Int32[Array, ""]
     """Its `Message` id."""
     length: Int32[Array, ""]
-    """Its length in characters; 0 = nothing was said yet."""
+    """Its length in characters; 0 = no message yet."""
 
 
-def begin(message: Int32[Array, ""]) -> Speech:
+def start_line(message: Int32[Array, ""]) -> MessageLine:
     """A line with the one message (none of it when that is `NONE`)."""
-    return Speech(message=message, length=jnp.asarray(TEXT_LENGTHS)[message])
+    return MessageLine(message=message, length=jnp.asarray(TEXT_LENGTHS)[message])
 
 
-def say(
-    line: Speech,
+def append(
+    line: MessageLine,
     when: Bool[Array, ""],
     message: int,
     length: Int32[Array, ""] | int | None = None,
-) -> Speech:
+) -> MessageLine:
     """Adds a message to the line, where `when` is True."""
     if length is None:
         length = int(TEXT_LENGTHS[message])
@@ -62,7 +62,7 @@ def say(
     joined = line.message
     if message == Message.LEG_HEALED:
         joined = jnp.asarray(WITH_LEG_HEALED, jnp.int32)[line.message]
-    return Speech(
+    return MessageLine(
         message=jnp.where(when, jnp.where(fits, joined, message), line.message),
         length=jnp.where(when, jnp.where(fits, line.length + 2 + length, length), line.length),
     )

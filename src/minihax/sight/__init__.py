@@ -1,1 +1,1 @@
-"""What the hero sees."""
+"""What the hero sees from where he stands, and what he remembers: bit-parallel, and on the GPU."""

@@ -1,8 +1,15 @@
 """The squares in free view of the hero, lit or not: NetHack 3.6.6's rules, on bitmaps.
 
-The view is built in four quadrants, in coordinates relative to the hero (row 0 and column 0 are
-his own, bits go outward), row by row away from him. It is done in two sizes: all quadrants within
-20 columns, and then, at full width, the few whose view goes farther.
+The view is built in four quadrants (down or up, times right or left), in coordinates relative to
+the hero: row 0 and column 0 are his own, and bits go outward. In each quadrant the rows follow one
+another away from the hero, because what is visible in a row depends on the row before it:
+
+- a *free line* (lines.py) reaches a square when all squares on the line to it are clear;
+- the *carried* set of a row is what is visible of its clear squares and of the walls that end
+  their runs: the next row can be seen from there.
+
+All of it runs twice: for all quadrants within 20 columns, where a row is one word, and then at full
+width for the few quadrants (about one in fifty) whose view goes farther.
 """
 
 import functools
@@ -12,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from minihax.level import bitmaps
-from minihax.level.bitmaps import Bitmap, each
+from minihax import transforms
 from minihax.level.terrain import HEIGHT, WIDTH
+from minihax.sight import bitmaps
 from minihax.sight import lines as sight_lines
+from minihax.sight.bitmaps import Bitmap, each
 
 Lanes = Int32[Array, " lanes"]
 Words = UInt32[Array, "21 lanes"]
@@ -29,23 +37,28 @@ WINDOW = np.uint32((2 << NEAR) - 1)
 FORGOTTEN_COLUMN = WIDTH - 2
 
 
-def could_see(true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes) -> Bitmap:
+def could_see(opaque_true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes) -> Bitmap:
     """The squares in free view of a hero at (y, x), given those that can be seen through.
 
-    `true`: see `bitmaps.once`.
+    `opaque_true`: see `materialise`.
     """
-    once = functools.partial(bitmaps.once, true)
-    extended = once(_near_quadrants, once(_near_sides, clear, x))
+    materialise = functools.partial(transforms.materialise, opaque_true)
+    # Quadrants with the hero at (0, 0): columns dropped, the left mirrored, the upper half flipped.
+    extended = materialise(_near_quadrants, materialise(_near_sides, clear, x))
     towards = jnp.concatenate([y, y, _LAST_ROW - y, _LAST_ROW - y])
-    (near,) = bitmaps.drop_rows(true, (extended,), towards)
-    lines = _near_lines(true, near)
+    (near,) = bitmaps.drop_rows(opaque_true, (extended,), towards)
+    lines = _near_lines(opaque_true, near)
+    # The map's edge, where one rule differs (`_forgotten`), lies to the right only.
     edge = jnp.concatenate([FORGOTTEN_COLUMN - x, jnp.full_like(x, -1)] * 2)
     views, farther = _near_view(near, lines, edge)
-    views = _far_views(true, views, farther, clear, y, x, lines, edge)
-    halves = once(_put_sides_together, views, x)
-    down = bitmaps.insert_rows(true, once(bitmaps.rows_before, halves[0]), y)
-    up = bitmaps.insert_rows(true, once(bitmaps.rows_before, halves[1]), _LAST_ROW - y)
-    return once(lambda down, up: each(lambda d, u: d | u[::-1], down, up), down, up)
+    views = _far_views(opaque_true, views, farther, clear, y, x, lines, edge)
+    # Back to the map: both sides of each half joined, then the half moved to the hero's row.
+    halves = materialise(_put_sides_together, views, x)
+    down = bitmaps.insert_rows(opaque_true, materialise(bitmaps.rows_before, halves[0]), y)
+    up = bitmaps.insert_rows(
+        opaque_true, materialise(bitmaps.rows_before, halves[1]), _LAST_ROW - y
+    )
+    return materialise(lambda down, up: each(lambda d, u: d | u[::-1], down, up), down, up)
 
 
 # ---- the map relative to the hero: lanes are (down, up) x (right, left) x batch -----------------
@@ -64,7 +77,7 @@ def _near_quadrants(sides: tuple[Words, Words]) -> UInt32[Array, "52 lanes"]:
 
 
 def _full_quadrants(
-    true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes, lane: Lanes
+    opaque_true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes, lane: Lanes
 ) -> Bitmap:
     """The full-width quadrants with the given numbers."""
     batch = y.shape[0]
@@ -75,8 +88,8 @@ def _full_quadrants(
     rows = each(lambda a, b: jnp.where(leftward, a, b), bitmaps.mirror(rows), rows)
     rows = bitmaps.drop_columns(rows, jnp.where(leftward, _LAST_COLUMN - x, x))
     rows = each(lambda word: jnp.where(upward, word[::-1], word), rows)
-    extended = bitmaps.once(true, bitmaps.rows_after, rows)
-    return bitmaps.drop_rows(true, extended, jnp.where(upward, _LAST_ROW - y, y))
+    extended = transforms.materialise(opaque_true, bitmaps.rows_after, rows)
+    return bitmaps.drop_rows(opaque_true, extended, jnp.where(upward, _LAST_ROW - y, y))
 
 
 def _put_sides_together(views: Bitmap, x: Lanes) -> tuple[Bitmap, Bitmap]:
@@ -97,30 +110,32 @@ def _put_sides_together(views: Bitmap, x: Lanes) -> tuple[Bitmap, Bitmap]:
 # ---- lines ------------------------------------------------------------------------------------
 
 
-def _near_lines(true: Bool[Array, ""], rows: Words) -> Words:
+def _near_lines(opaque_true: Bool[Array, ""], rows: Words) -> Words:
     """Free lines to the squares of the near quadrants: bit c of row r.
 
     The hero's own row and column need no line test: they are seen only as far as all squares
     before are clear.
     """
-    once = functools.partial(bitmaps.once, true)
+    materialise = functools.partial(transforms.materialise, opaque_true)
     lanes = rows.shape[1]
-    turned = once(bitmaps.transpose, jnp.pad(rows, ((0, 32 - HEIGHT), (0, 0))))
+    # `free_lines` steps along the longer axis. Rows serve the steep octant (at least as many rows
+    # as columns away), the transposed map serves the flat one.
+    turned = materialise(bitmaps.transpose, jnp.pad(rows, ((0, 32 - HEIGHT), (0, 0))))
     octants = jnp.concatenate([rows[1:], turned[1:HEIGHT]], axis=1)
-    lines = sight_lines.free_lines(true, octants, max_short=NEAR)
+    lines = sight_lines.free_lines(opaque_true, octants, max_short=NEAR)
     steep, flat = lines[:, :lanes], lines[:, lanes:]
-    flat = once(bitmaps.transpose, jnp.pad(flat, ((1, 31 - NEAR), (0, 0))))[:HEIGHT]
+    flat = materialise(bitmaps.transpose, jnp.pad(flat, ((1, 31 - NEAR), (0, 0))))[:HEIGHT]
     in_steep = ((np.uint32(2) << np.arange(HEIGHT, dtype=np.uint32)) - 1)[:, None]  # 0..row
     steep = jnp.pad(steep, ((1, 0), (0, 0)))
-    return once(lambda s, f: (s & in_steep) | (f & ~in_steep) | np.uint32(1), steep, flat)
+    return materialise(lambda s, f: (s & in_steep) | (f & ~in_steep) | np.uint32(1), steep, flat)
 
 
-def _full_lines(true: Bool[Array, ""], rows: Bitmap, near_lines: Words) -> Bitmap:
+def _full_lines(opaque_true: Bool[Array, ""], rows: Bitmap, near_lines: Words) -> Bitmap:
     """Free lines to all squares of full-width quadrants, given those to the near ones."""
-    turn = functools.partial(bitmaps.once, true, bitmaps.transpose)
+    turn = functools.partial(transforms.materialise, opaque_true, bitmaps.transpose)
     turned = [turn(jnp.pad(word, ((0, 32 - HEIGHT), (0, 0)))) for word in rows]
     octants = jnp.concatenate(turned)[1:WIDTH]
-    lines = sight_lines.free_lines(true, octants, max_short=_LAST_ROW)
+    lines = sight_lines.free_lines(opaque_true, octants, max_short=_LAST_ROW)
     lines = jnp.pad(lines, ((1, 32 * bitmaps.WORDS - WIDTH), (0, 0)))
     words = [turn(lines[first : first + 32])[:HEIGHT] for first in range(0, lines.shape[0], 32)]
     words[0] = (words[0] & ~WINDOW) | (near_lines & WINDOW)
@@ -137,7 +152,7 @@ def _near_view(near: Words, lines: Words, edge: Lanes) -> tuple[Bitmap, Bool[Arr
 
 
 def _far_views(
-    true: Bool[Array, ""],
+    opaque_true: Bool[Array, ""],
     views: Bitmap,
     farther: Bool[Array, " lanes"],
     clear: Bitmap,
@@ -148,23 +163,23 @@ def _far_views(
 ) -> Bitmap:
     """Replaces the view of the quadrants that reach beyond `NEAR` columns.
 
-    They are few (about one in fifty), so they are collected from the whole batch and done some
-    at a time.
+    They are few (about one in fifty), so they are gathered from the whole batch, a thirty-second
+    of it at a time, until none remains.
     """
     lanes = farther.shape[0]
     size = max(1, lanes // 32)
 
-    def some(state: tuple[Bitmap, Array]) -> tuple[Bitmap, Array]:
-        views, left = state
-        chosen = jnp.nonzero(left, size=size, fill_value=lanes)[0]
+    def replace_some(state: tuple[Bitmap, Array]) -> tuple[Bitmap, Array]:
+        views, remaining = state
+        chosen = jnp.nonzero(remaining, size=size, fill_value=lanes)[0]
         lane = jnp.minimum(chosen, lanes - 1)
-        rows = _full_quadrants(true, clear, y, x, lane)
-        lines = _full_lines(true, rows, near_lines[:, lane])
+        rows = _full_quadrants(opaque_true, clear, y, x, lane)
+        lines = _full_lines(opaque_true, rows, near_lines[:, lane])
         wide, _ = _view(rows, lines, edge[lane])
         views = each(lambda v, w: v.at[:, chosen].set(w, mode="drop"), views, wide)
-        return views, left.at[chosen].set(False, mode="drop")
+        return views, remaining.at[chosen].set(False, mode="drop")
 
-    return jax.lax.while_loop(lambda state: state[1].any(), some, (views, farther))[0]
+    return jax.lax.while_loop(lambda state: state[1].any(), replace_some, (views, farther))[0]
 
 
 def _view(clear: Bitmap, lines: Bitmap, edge: Lanes) -> tuple[Bitmap, Bool[Array, " lanes"]]:
@@ -186,7 +201,8 @@ def _view(clear: Bitmap, lines: Bitmap, edge: Lanes) -> tuple[Bitmap, Bool[Array
         return (carried, here, reached | carried[0]), seen
 
     inputs = each(lambda word: word[1:], clear), each(lambda word: word[1:], lines)
-    (_, _, reached), seen = bitmaps.scan(one_row, (first, first_clear, first[0]), inputs)
+    (_, _, reached), seen = transforms.scan(one_row, (first, first_clear, first[0]), inputs)
+    # The near view is cut off at column NEAR; a view that gets there is done again at full width.
     view = each(lambda f, s: jnp.concatenate([f[None], s]), first, seen)
     return view, ((reached >> NEAR) & 1).astype(bool)
 
@@ -200,8 +216,10 @@ def next_row(
     `clear` and `free` (lines) to this one.
     """
     blocked = each(jnp.bitwise_not, clear)
+    # Clear squares are seen along a run from a carried one, as far as lines are free.
     in_line = each(jnp.bitwise_and, clear, free)
     seen_clear = bitmaps.flood(in_line, each(jnp.bitwise_and, in_line, carried))
+    # A blocked square that ends a visible run is seen if it is carried or has a free line.
     beside_seen = bitmaps.outward(seen_clear)
     # Beside the hero's own column a wall needs no line.
     free_end = (free[0] | np.uint32(2), *free[1:])

@@ -9,7 +9,7 @@ thread keeps one quadrant of one hero in its registers:
 
 The four quadrants are down-right, down-left, up-right and up-left. Leftward ones read the map's
 mirror image, so all go outward from column 0. Quadrant q of hero h is number q * batch + h, its
-lane. `maskless.kernels` says when this is used.
+lane. `sight.use_kernels` decides when this is used.
 """
 
 import functools
@@ -22,10 +22,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from minihax.level import bitmaps
-from minihax.level.bitmaps import WORDS, Bitmap, each
 from minihax.level.terrain import HEIGHT, WIDTH
+from minihax.sight import bitmaps
 from minihax.sight import lines as sight_lines
+from minihax.sight.bitmaps import WORDS, Bitmap, each
 from minihax.sight.free_view import FORGOTTEN_COLUMN, NEAR, WINDOW, next_row
 
 QUADRANTS = 4
@@ -48,24 +48,24 @@ def fits(batch: int) -> bool:
 
 
 def could_see(
-    true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes, interpret: bool = False
+    opaque_true: Bool[Array, ""], clear: Bitmap, y: Lanes, x: Lanes, interpret: bool = False
 ) -> Bitmap:
     """`free_view.could_see`, bit for bit."""
-    del true
+    del opaque_true
     sides = jnp.stack([*clear, *bitmaps.mirror(clear)]).reshape(-1)
     octants = _near_octants(sides, y, x, interpret)
     views, near, farther = _near_views(octants, _near_lines(octants, interpret), x, interpret)
-    lanes, count = _listed(farther)
+    lanes, count = _compact_indices(farther)
     far = _far_lines(sides, y, x, lanes, count, interpret)
     return _on_the_map(_far_views(views, sides, y, x, near, far, lanes, count, interpret), y, x)
 
 
-def _listed(farther: Lanes) -> tuple[Lanes, Int32[Array, "1"]]:
+def _compact_indices(farther: Lanes) -> tuple[Lanes, Int32[Array, "1"]]:
     """The numbers of the lanes with a 1, and how many they are."""
     until = jnp.cumsum(farther)
-    place = jnp.where(farther > 0, until - 1, farther.size)
+    target = jnp.where(farther > 0, until - 1, farther.size)
     numbers = jnp.arange(farther.size, dtype=jnp.int32)
-    return jnp.zeros_like(farther).at[place].set(numbers, mode="drop"), until[-1:]
+    return jnp.zeros_like(farther).at[target].set(numbers, mode="drop"), until[-1:]
 
 
 def _on_the_map(views: Views, y: Lanes, x: Lanes) -> Bitmap:
@@ -101,7 +101,7 @@ class _Quadrants:
         self._sides = sides
 
     def row(self, number: Any, words: int = WORDS) -> Bitmap:
-        """The clear squares of a row of theirs, as many words as are wanted."""
+        """The clear squares of a row of theirs, the first `words` words."""
         y = jnp.where(self.up, self.y - number, self.y + number)
         there = (y >= 0) & (y < HEIGHT)
         whole = self.column >> 5
@@ -304,15 +304,15 @@ def _far_lines(
     return outcome
 
 
-def _each_part(count: Any, axis: int, look: Any) -> None:
-    """Calls look(places in the list) for this program's parts of it."""
+def _each_part(count: Any, axis: int, process: Any) -> None:
+    """Calls process(places in the list) for this program's parts of it."""
     program, programs = pl.program_id(axis), pl.num_programs(axis)
     parts = (count[0] + FAR_LANES - 1) // FAR_LANES
     turns = (parts - program + programs - 1) // programs
 
     def turn(number: Array, _: None) -> None:
         part = program + number * programs
-        look(part * FAR_LANES + jnp.arange(FAR_LANES, dtype=jnp.int32))
+        process(part * FAR_LANES + jnp.arange(FAR_LANES, dtype=jnp.int32))
 
     jax.lax.fori_loop(0, turns, turn, None)
 
@@ -324,14 +324,14 @@ def _far_lines_kernel(
     floor(k * row / column + 1/2), so each blocked square takes away a run of columns."""
     target = _LAST_ROW - pl.program_id(0)  # the long ones first
 
-    def look(place: Lanes) -> None:
+    def process(place: Lanes) -> None:
         here = _Quadrants(sides, y, x, lanes[place])
 
         def through(side: Array, free: Bitmap) -> Bitmap:
             clear = here.row(side)
             entry = target * HEIGHT + side
 
-            def some_steps(number: Array, free: Bitmap) -> Bitmap:
+            def take_steps(number: Array, free: Bitmap) -> Bitmap:
                 first = number * STEPS
                 word = jnp.where(first < 32, clear[0], jnp.where(first < 64, clear[1], clear[2]))
                 for k in range(STEPS):
@@ -341,14 +341,14 @@ def _far_lines_kernel(
                     free = tuple(f & (open_here | ~masks[mask + w]) for w, f in enumerate(free))
                 return free
 
-            return jax.lax.fori_loop(steps[2 * entry], steps[2 * entry + 1], some_steps, free)
+            return jax.lax.fori_loop(steps[2 * entry], steps[2 * entry + 1], take_steps, free)
 
         everything = tuple(jnp.full(FAR_LANES, sight_lines.ONES) for _ in range(WORDS))
         free = jax.lax.fori_loop(0, target + 1, through, everything)
         for w in range(WORDS):
             lines[(w * HEIGHT + target) * lanes.shape[0] + place] = free[w]
 
-    _each_part(count, 1, look)
+    _each_part(count, 1, process)
 
 
 def _far_views(
@@ -380,7 +380,7 @@ def _far_views_kernel(
 ) -> None:
     views = refs[WORDS:]  # the ones before are the same memory
 
-    def look(place: Lanes) -> None:
+    def process(place: Lanes) -> None:
         lane = lanes[place]
         here = _Quadrants(sides, y, x, lane)
         valid = place < count[0]
@@ -397,7 +397,7 @@ def _far_views_kernel(
             free[0] = (free[0] & ~WINDOW) | (near[number, lane] & WINDOW)
             return here.row(number), tuple(free)
 
-        def go_on(number: Array, state: tuple[Bitmap, ...]) -> tuple[Bitmap, ...]:
+        def next_state(number: Array, state: tuple[Bitmap, ...]) -> tuple[Bitmap, ...]:
             carried, previous, clear, free = state
             # Asked for now, so that they are there in the next turn.
             ahead = read(jnp.minimum(number + 1, _LAST_ROW))
@@ -407,6 +407,6 @@ def _far_views_kernel(
 
         seen, carried, clear = _hero_row(here.row(0))
         write(0, seen)
-        jax.lax.fori_loop(1, HEIGHT, go_on, (carried, clear, *read(1)))
+        jax.lax.fori_loop(1, HEIGHT, next_state, (carried, clear, *read(1)))
 
-    _each_part(count, 0, look)
+    _each_part(count, 0, process)

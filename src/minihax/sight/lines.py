@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
-from minihax.level import bitmaps
+from minihax import transforms
 
 ONES = np.uint32(0xFFFFFFFF)
 _MOST_UNROLLED = 400
@@ -83,9 +83,9 @@ def slope_tables(max_long: int, max_short: int) -> _Tables:
 
 
 def free_lines(
-    true: Bool[Array, ""], clear: UInt32[Array, "long lanes"], *, max_short: int
+    opaque_true: Bool[Array, ""], clear: UInt32[Array, "long lanes"], *, max_short: int
 ) -> UInt32[Array, "long lanes"]:
-    """Which targets of an octant have a free line (`true`: see `bitmaps.once`).
+    """Which targets of an octant have a free line (`opaque_true`: see `materialise`).
 
     `clear[i - 1]` has bit j set when the square i ahead and j aside can be seen through. In the
     result, bit j of word i - 1 tells whether all squares strictly between hero and (i, j) are
@@ -102,10 +102,12 @@ def free_lines(
         return free, before
 
     start = jnp.full((tables.words, clear.shape[1]), ONES)
-    _, free = bitmaps.scan(
+    _, free = transforms.scan(
         step, start, (clear, jnp.asarray(tables.side), jnp.asarray(tables.spared))
     )
-    return bitmaps.once(true, functools.partial(_pick_targets, tables=tables), free)
+    return transforms.materialise(
+        opaque_true, functools.partial(_pick_targets, tables=tables), free
+    )
 
 
 def _pick_targets(

@@ -1,8 +1,8 @@
 """What the hero sees, and what he remembers of it: NetHack 3.6.6's rules, exactly.
 
-`in_sight` and `look` take one map; `jax.vmap` turns them into one computation on bitmaps for the
-whole batch (bitmaps.py). A square is in sight if the hero has a free view of it (free_view.py)
-and it is adjacent or lit.
+`in_sight` and `update_memory` take one map; `jax.vmap` turns them into one computation on bitmaps
+for the whole batch (bitmaps.py). A square is in sight if the hero has a free view of it
+(free_view.py) and it is adjacent or lit.
 """
 
 import functools
@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int8, Int32, UInt8, UInt32
 
-from minihax.level import bitmaps
-from minihax.level.bitmaps import Bitmap, each
-from minihax.level.custom_batching import merging_batches
+from minihax import transforms
 from minihax.level.terrain import HEIGHT, WIDTH, Terrain
 from minihax.look.glyphs import Glyph, appearance
-from minihax.sight import free_view
+from minihax.sight import bitmaps, free_view
+from minihax.sight.bitmaps import Bitmap, each
+from minihax.transforms import flat_vmap
 
 Lanes = Int32[Array, " lanes"]
-_CACHED = 512
+_CPU_CHUNK = 512
 
 
 def no_kernels() -> bool:
@@ -29,8 +29,8 @@ def no_kernels() -> bool:
 
 
 use_kernels: Callable[[], bool] = no_kernels
-"""Asked while a program is traced: compute the free view on a GPU with `sight.kernel`? The answer
-is the program's that uses this game; by default it is no."""
+"""Called at trace time: whether GPUs compute the free view with the Pallas kernels of `kernel.py`.
+Replace it to switch them on; by default they are off."""
 
 
 def in_sight(
@@ -40,11 +40,11 @@ def in_sight(
     position: Int32[Array, "2"],
 ) -> Bool[Array, "21 80"]:
     """The squares that the hero at `position` (y, x) sees: in free view, and adjacent or lit."""
-    seen, _ = _sight(_flags(terrain, lit, boulders)[None], position[None])
+    seen, _ = _batched_sight(_flags(terrain, lit, boulders)[None], position[None])
     return seen[0]
 
 
-def look(
+def update_memory(
     remembered: Int8[Array, "21 80"],
     terrain: Int8[Array, "21 80"],
     lit: Bool[Array, "21 80"],
@@ -56,24 +56,16 @@ def look(
 
     Squares in sight are drawn as they are, but walls only from inside the room. All others keep
     their last look, except that floor is shown as remembered. The hero himself is not on this
-    map: its square holds what he stands on (`observation.crop` and `with_hero` draw him).
+    map: its square holds what he stands on (`observation.crop` draws him).
     """
-    _, drawn = _sight(_flags(terrain, lit, boulders)[None], position[None])
+    _, drawn = _batched_sight(_flags(terrain, lit, boulders)[None], position[None])
     faded = jnp.where(remembered == Glyph.FLOOR, jnp.int8(Glyph.FLOOR_REMEMBERED), remembered)
     return jnp.where(drawn[0], appearance(terrain, horizontal, boulders), faded)
 
 
 def nothing_remembered() -> Int8[Array, "21 80"]:
-    """The map of a hero who has not looked around yet."""
+    """The hero's map before the first look around: all unseen."""
     return jnp.full((HEIGHT, WIDTH), Glyph.UNSEEN, jnp.int8)
-
-
-def with_hero(
-    remembered: Int8[Array, "21 80"], position: Int32[Array, "2"]
-) -> Int8[Array, "21 80"]:
-    """The whole map as the screen shows it, the hero on top."""
-    here = (jnp.arange(HEIGHT)[:, None] == position[0]) & (jnp.arange(WIDTH) == position[1])
-    return jnp.where(here, jnp.int8(Glyph.HERO), remembered)
 
 
 def _flags(
@@ -89,51 +81,53 @@ def _flags(
     return flags[0] | flags[1] | flags[2] | flags[3]
 
 
-@merging_batches
-def _sight(
+@flat_vmap
+def _batched_sight(
     flags: UInt8[Array, "batch 21 80"], position: Int32[Array, "batch 2"]
 ) -> tuple[Bool[Array, "batch 21 80"], Bool[Array, "batch 21 80"]]:
-    """(in sight, in sight and drawn). On CPUs a large batch is done in parts that fit the cache."""
+    """(in sight, in sight and drawn). CPUs do a large batch in chunks that fit the cache."""
     batch = flags.shape[0]
-    if batch <= _CACHED:
-        return _sight_together(flags, position)
+    if batch <= _CPU_CHUNK:
+        return _sight_of_batch(flags, position)
 
-    def in_parts(flags: Array, position: Array) -> tuple[Array, Array]:
-        missing = -batch % _CACHED
-        parts = [
-            jnp.pad(a, ((0, missing),) + ((0, 0),) * (a.ndim - 1)).reshape(
-                -1, _CACHED, *a.shape[1:]
+    def in_chunks(flags: Array, position: Array) -> tuple[Array, Array]:
+        padding = -batch % _CPU_CHUNK
+        chunks = [
+            jnp.pad(a, ((0, padding),) + ((0, 0),) * (a.ndim - 1)).reshape(
+                -1, _CPU_CHUNK, *a.shape[1:]
             )
             for a in (flags, position)
         ]
-        seen = jax.lax.map(lambda part: _sight_together(*part), tuple(parts))
+        seen = jax.lax.map(lambda chunk: _sight_of_batch(*chunk), tuple(chunks))
         return jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[:batch], seen)
 
-    together = functools.partial(_sight_together, view=_free_view(batch))
-    return jax.lax.platform_dependent(flags, position, cpu=in_parts, default=together)
+    at_once = functools.partial(_sight_of_batch, view=_free_view(batch))
+    return jax.lax.platform_dependent(flags, position, cpu=in_chunks, default=at_once)
 
 
 def _free_view(batch: int) -> Callable[..., Bitmap]:
     """`free_view.could_see`, or its twin on a GPU."""
     if use_kernels():
-        from minihax.sight import kernel  # deprecated parts of JAX
+        from minihax.sight import kernel  # only here: it uses deprecated parts of JAX
 
         if kernel.fits(batch):
             return kernel.could_see
     return free_view.could_see
 
 
-def _sight_together(
+def _sight_of_batch(
     flags: UInt8[Array, "batch 21 80"],
     position: Int32[Array, "batch 2"],
     view: Callable[..., Bitmap] = free_view.could_see,
 ) -> tuple[Bool[Array, "batch 21 80"], Bool[Array, "batch 21 80"]]:
     y, x = position[:, 0], position[:, 1]
-    true = y[0] >= 0
-    clear, lit, barrier, wall = bitmaps.pack(true, flags, 4)
-    could_see = view(true, clear, y, x)
-    seen, drawn = bitmaps.once(true, _seen_and_drawn, could_see, lit, barrier, wall, y, x)
-    return bitmaps.unpack(true, seen), bitmaps.unpack(true, drawn)
+    opaque_true = y[0] >= 0
+    clear, lit, barrier, wall = bitmaps.pack(opaque_true, flags, 4)
+    could_see = view(opaque_true, clear, y, x)
+    seen, drawn = transforms.materialise(
+        opaque_true, _seen_and_drawn, could_see, lit, barrier, wall, y, x
+    )
+    return bitmaps.unpack(opaque_true, seen), bitmaps.unpack(opaque_true, drawn)
 
 
 # ---- lit and drawn: rules about single squares ------------------------------------------------

@@ -4,8 +4,9 @@ the fact sheet says. (`maskless validity ENV` is the same at full size; results/
 import numpy as np
 import pytest
 
-import maskless
 from maskless.envs.mask_audit import audit
+
+pytestmark = pytest.mark.slow
 
 STATES = 1024
 MOVES = {"left", "right", "up", "down"}
@@ -27,8 +28,8 @@ PAPER_ALLOWS_WHAT_DOES_NOTHING = {
 
 
 @pytest.fixture(scope="module", params=["craftax-classic", "craftax"])
-def result(request):
-    return audit(maskless.make(request.param), states=STATES)
+def result(request, make_on_worlds):
+    return audit(make_on_worlds(request.param), states=STATES)
 
 
 def names_where(result, condition):

@@ -25,7 +25,7 @@ def game(request):
     env = maskless.make(request.param)
     states = any_states(env, np.random.default_rng(0))
     upstream = jax.jit(jax.vmap(env._upstream.get_obs))
-    compact, expand = jax.jit(jax.vmap(env.compact)), jax.jit(jax.vmap(env.expand))
+    compact, expand = jax.jit(jax.vmap(env.record)), jax.jit(jax.vmap(env.encoder.expand))
     return env, states, upstream, compact, expand
 
 
@@ -123,7 +123,7 @@ def test_a_creature_is_erased_as_upstream_erases_it(game):
 def test_they_are_small(game):
     env, *_ = game
     state = jax.eval_shape(env.reset, jax.random.key(0))[1]
-    stored = jax.tree.leaves(jax.eval_shape(env.compact, state))
+    stored = jax.tree.leaves(jax.eval_shape(env.record, state))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in stored)
     assert size == {"craftax": 432, "craftax-classic": 175}[env.id]
     assert 30 * size < env.observation_shapes.size * 4

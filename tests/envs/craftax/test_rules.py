@@ -13,9 +13,9 @@ import maskless
 class Bench:
     """A world to tinker with, and both masks of it by action name."""
 
-    def __init__(self, id):
+    def __init__(self, id, worlds):
         self.envs = {rules: maskless.make(id, rules=rules) for rules in ("paper", "exact")}
-        _, state = self.envs["paper"].reset(jax.random.key(3))
+        state = jax.tree.map(lambda x: x[3], worlds(id))
         full = id == "craftax"
         self.grass = BlockType.GRASS.value if full else ClassicBlockType.GRASS.value
         size = state.map.shape[-1]
@@ -49,13 +49,13 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def full():
-    return Bench("craftax")
+def full(worlds):
+    return Bench("craftax", worlds)
 
 
 @pytest.fixture(scope="module")
-def classic():
-    return Bench("craftax-classic")
+def classic(worlds):
+    return Bench("craftax-classic", worlds)
 
 
 @pytest.mark.parametrize("energy", range(10))

@@ -1,6 +1,7 @@
 """Upstream plays: observation, reward and end of episode are its own, bit for bit."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from craftax.craftax_env import make_craftax_env_from_name
@@ -25,11 +26,13 @@ def assert_same(actual, expected):
         np.testing.assert_allclose(actual, expected, rtol=3e-7, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", GAMES)
-def test_500_steps_of_8_environments_equal_upstream(id):
+def test_500_steps_of_8_environments_equal_upstream(id, make_on_worlds):
     """Upstream's own compiled step, driven by a plain loop, against VectorEnv under scan with the
     step that GPUs use, which has no loops."""
-    venv = VectorEnv(maskless.make(id, rules="exact", engine="straight"), ENVS, pool_size=POOL)
+    env = make_on_worlds(id, rules="exact", engine="loopless")
+    venv = VectorEnv(env, ENVS, pool_size=POOL)
     start, first = jax.jit(venv.reset)(jax.random.key(5))
 
     def step(state, inputs):
@@ -61,7 +64,7 @@ def test_500_steps_of_8_environments_equal_upstream(id):
         assert_same(reward, played[1][t])
         np.testing.assert_array_equal(done, played[2][t])
     assert 0 < taken < POOL
-    assert not played[3].any()  # nobody lives to the time limit
+    assert not played[3].any()  # no episode reaches the time limit
     without_keys = [s.replace(state_rng=None) for s in (end.states, states)]
     jax.tree.map(assert_same, *without_keys)
 
@@ -77,23 +80,31 @@ def test_shapes_and_names(id):
     assert env.action_names[:7] == ("noop", "left", "right", "up", "down", "do", "sleep")
 
 
-@pytest.mark.parametrize("action", [17, 99, -1, -12])
-def test_an_action_that_does_not_exist_does_nothing_inside_jit(action):
+@pytest.fixture(scope="module")
+def classic(worlds):
+    """Classic, a fresh state of it, and its compiled step: key, state, action, params."""
     env = maskless.make("craftax-classic")
-    _, state = env.reset(jax.random.key(0))
-    step = jax.jit(env.step)
-    outcomes = [step(jax.random.key(1), state, jax.numpy.int32(a))[1] for a in (0, action)]
+    state = jax.tree.map(lambda x: x[0], worlds(env.id))
+    return env, state, jax.jit(env.step)
+
+
+@pytest.mark.parametrize("action", [17, 99, -1, -12])
+def test_an_action_that_does_not_exist_does_nothing_inside_jit(action, classic):
+    env, state, step = classic
+    outcomes = [
+        step(jax.random.key(1), state, jnp.int32(a), env.default_params)[1] for a in (0, action)
+    ]
     jax.tree.map(np.testing.assert_array_equal, *(s.replace(state_rng=None) for s in outcomes))
 
 
-def test_the_time_limit_truncates_and_death_terminates():
-    env = maskless.make("craftax-classic")
+def test_the_time_limit_truncates_and_death_terminates(classic):
+    env, state, step = classic
     params = env.default_params.replace(max_timesteps=3)
-    _, state = env.reset(jax.random.key(0), params)
+    noop = jnp.int32(0)
     for expected in (False, False, True):
-        _, state, _, done, info = env.step(jax.random.key(1), state, 0, params)
+        _, state, _, done, info = step(jax.random.key(1), state, noop, params)
         assert (done, info["truncated"]) == (expected, expected)
     dying = state.replace(player_health=state.player_health * 0, timestep=state.timestep * 0)
-    _, _, _, done, info = env.step(jax.random.key(1), dying, 0, params)
+    _, _, _, done, info = step(jax.random.key(1), dying, noop, params)
     assert done
     assert not info["truncated"]

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool
 from maskless.envs.base import Environment, Info, Observation, State
 from maskless.envs.craftax import masks_classic as classic
 from maskless.envs.craftax import masks_full as full
-from maskless.envs.craftax.loopless import straight
+from maskless.envs.craftax.loopless import loopless
 from maskless.envs.craftax.observation import (
     Compact,
     CompactEncoder,
@@ -33,7 +33,8 @@ from maskless.envs.craftax.observation import (
 from maskless.envs.craftax.perturb import edit_classic, edit_full, perturb
 from maskless.errors import UnknownNameError
 
-ENGINES = ("auto", "upstream", "straight")
+ENGINES = ("auto", "upstream", "loopless")
+_OLD_NAMES = {"straight": "loopless"}
 
 
 def _by_number(members: type[enum.Enum]) -> tuple[str, ...]:
@@ -55,8 +56,9 @@ class CraftaxEnvironment(Environment):
 
     def __init__(self, rules: str = "paper", engine: str = "auto"):
         """`engine`: how a step is computed, with the same result bit for bit: "upstream" as it is
-        written, "straight" without its loops (see `envs/straight.py`: several times faster on a
-        GPU, slower on a CPU), "auto" what suits the device."""
+        written, "loopless" without its loops (loopless.py: several times faster on a GPU, slower
+        on a CPU; also called "straight"), "auto" what suits the device."""
+        engine = _OLD_NAMES.get(engine, engine)
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
         self.engine = engine
@@ -96,7 +98,7 @@ class CraftaxEnvironment(Environment):
         on_cpu = jax.default_backend() == "cpu"
         if self.engine == "upstream" or (self.engine == "auto" and on_cpu):
             return play(*arguments)
-        return straight(play)(*arguments)
+        return loopless(play)(*arguments)
 
     def observe(self, state: State) -> Observation:
         return self._expand(self._compact(state))

@@ -1,9 +1,9 @@
-"""A large array with writes that are waiting: reads look through them, and only what leaves the
-game step is written out, in one pass.
+"""A large array with a buffer of writes: reads apply the buffer to what they read, and the array
+itself is written once, in one pass, when it leaves the game step.
 
 A step of Craftax reads and writes single squares of nine floors' maps, a hundred times in turn.
-Written out each time, or just twice, that is the whole game's memory read and written again; a
-read of one square needs to know no more than where the writes since went.
+Applied one by one, each write would read and write the whole array. A read of one square only has
+to compare its index with those of the writes before it.
 """
 
 import dataclasses
@@ -16,48 +16,48 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class Write:
-    """`array[index] = value` at some axes, for all of the others; only if `condition`."""
+    """`array[index] = value` where `index` fixes some of the axes; only if `condition`."""
 
     index: dict[int, Any]
-    """Axis -> scalar. A place outside the array is no place: nothing is written."""
+    """Axis -> scalar. Where it lies outside the array, nothing is written."""
     value: Any
-    """Over the other axes, in their order."""
+    """An array over the other axes, in their order."""
     condition: Any = True
 
 
 @dataclasses.dataclass(frozen=True)
-class Pending:
-    """What `base` is after these writes, one after the other."""
+class BufferedWrites:
+    """The array `base` after these writes, in this order."""
 
     base: Any
     writes: tuple[Write, ...] = ()
 
-    def write(self, index: dict[int, Any], value: Any) -> "Pending":
-        return Pending(self.base, (*self.writes, Write(index, value)))
+    def write(self, index: dict[int, Any], value: Any) -> "BufferedWrites":
+        return BufferedWrites(self.base, (*self.writes, Write(index, value)))
 
     def read(self, index: dict[int, Any]) -> Any:
-        """The part at this index (inside the array), with axes of one element in its place."""
+        """The part at this index (inside the array); indexed axes stay, with one element."""
         shape = self.base.shape
         starts = [index.get(axis, 0) for axis in range(len(shape))]
         sizes = [1 if axis in index else size for axis, size in enumerate(shape)]
-        return self._after_writes(jax.lax.dynamic_slice(self.base, starts, sizes), index)
+        return self._apply(jax.lax.dynamic_slice(self.base, starts, sizes), index)
 
-    def written_out(self) -> Any:
-        """The array."""
-        return self._after_writes(self.base, {})
+    def flush(self) -> Any:
+        """The array with all writes applied."""
+        return self._apply(self.base, {})
 
-    def _after_writes(self, found: Any, index: dict[int, Any]) -> Any:
-        """What has become of the part of `base` at this index."""
+    def _apply(self, part: Any, index: dict[int, Any]) -> Any:
+        """`part`, which is `base` at this index, after all writes."""
         for write in self.writes:
-            here, value = self._there(write, index, found.shape)
-            found = jnp.where(here, value, found)
-        return found
+            here, value = self._overlap(write, index, part.shape)
+            part = jnp.where(here, value, part)
+        return part
 
-    def _there(
+    def _overlap(
         self, write: Write, index: dict[int, Any], shape: tuple[int, ...]
     ) -> tuple[Any, Any]:
-        """Of the part at `index`, which has this shape: where the write goes, and what it says."""
-        here = write.condition & _same_place(write.index, index, self.base.shape, shape)
+        """Which elements of the part at `index`, of this shape, the write sets, and to what."""
+        here = write.condition & _same_elements(write.index, index, self.base.shape, shape)
         value, axes = write.value, [a for a in range(len(shape)) if a not in write.index]
         for position, axis in enumerate(axes):
             if axis in index:
@@ -65,11 +65,14 @@ class Pending:
         return here, jax.lax.broadcast_in_dim(value, shape, axes)
 
 
-def chosen(choice: Any, no: Pending, yes: Pending) -> Pending | None:
-    """The second array where `choice`, else the first; None when neither continues the other."""
+def select(condition: Any, no: BufferedWrites, yes: BufferedWrites) -> BufferedWrites | None:
+    """`yes` if `condition`, else `no`; None if neither's writes begin with those of the other.
+
+    The writes that only one of them has become conditional.
+    """
     if no.base is not yes.base:
         return None
-    longer, taken = (yes, choice) if len(yes.writes) >= len(no.writes) else (no, ~choice)
+    longer, taken = (yes, condition) if len(yes.writes) >= len(no.writes) else (no, ~condition)
     common = min(len(yes.writes), len(no.writes))
     if any(a is not b for a, b in zip(yes.writes[:common], no.writes[:common], strict=True)):
         return None
@@ -77,10 +80,10 @@ def chosen(choice: Any, no: Pending, yes: Pending) -> Pending | None:
         dataclasses.replace(write, condition=write.condition & taken)
         for write in longer.writes[common:]
     )
-    return Pending(yes.base, (*longer.writes[:common], *rest))
+    return BufferedWrites(yes.base, (*longer.writes[:common], *rest))
 
 
-def _same_place(
+def _same_elements(
     written: dict[int, Any], read: dict[int, Any], whole: tuple[int, ...], shape: tuple[int, ...]
 ) -> Any:
     """Which elements of a part, `shape`, at index `read` are those at index `written`.
@@ -90,12 +93,12 @@ def _same_place(
     """
     inside = [(index >= 0) & (index < whole[axis]) for axis, index in written.items()]
     strides = {axis: math.prod(whole[a] for a in written if a > axis) for axis in written}
-    place = sum(index * strides[axis] for axis, index in written.items())
-    place = jnp.where(jnp.stack(inside).all(), place, -1)
+    element = sum(index * strides[axis] for axis, index in written.items())
+    element = jnp.where(jnp.stack(inside).all(), element, -1)
 
     def position(axis: int) -> Any:
         if axis in read:
             return read[axis]
-        return jax.lax.broadcasted_iota(place.dtype, shape, axis)
+        return jax.lax.broadcasted_iota(element.dtype, shape, axis)
 
-    return jnp.broadcast_to(sum(position(a) * strides[a] for a in written) == place, shape)
+    return jnp.broadcast_to(sum(position(a) * strides[a] for a in written) == element, shape)

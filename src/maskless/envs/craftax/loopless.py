@@ -1,14 +1,14 @@
 """The same function without its short loops, for accelerators.
 
 A GPU starts every iteration of a loop, and every write to a single element, as a kernel of its
-own: a game step written with a dozen of each spends its time starting kernels. `straight(step)`
+own: a game step written with a dozen of each spends its time starting kernels. `loopless(step)`
 traces the function and evaluates the trace again with
 
 - loops whose iterations are independent of each other as one vectorised call,
 - other loops unrolled,
-- writes to one place of an array as a selection over the array, which the compiler can join with
+- writes to one index of an array as a `where` over the array, which the compiler can fuse with
   its neighbours (`select_below`: only for arrays of at most so many elements),
-- writes to one place of a large array kept until the end (see `envs/pending.py`).
+- writes to one index of a large array buffered until the end (buffered_writes.py).
 
 Each of these gives the same bits: nothing is reordered, only where it is computed changes.
 """
@@ -21,24 +21,24 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from maskless.envs.craftax.buffered_writes import Pending, chosen
+from maskless.envs.craftax.buffered_writes import BufferedWrites, select
 
 MAX_UNROLLED = 32
 """Longer loops stay loops."""
 LARGE = 10_000
-"""Elements of an array from which on its writes wait."""
+"""Arrays with at least so many elements have their writes buffered."""
 
 
-def straight(function: Callable[..., Any], *, select_below: int = 1 << 30) -> Callable[..., Any]:
-    """`function` with its loops straightened. May be jitted, vmapped and scanned like it."""
+def loopless(function: Callable[..., Any], *, select_below: int = 1 << 30) -> Callable[..., Any]:
+    """`function` without its short loops. May be jitted, vmapped and scanned like it."""
 
     @functools.wraps(function)
-    def straightened(*args: Any) -> Any:
+    def without_loops(*args: Any) -> Any:
         trace, shape = jax.make_jaxpr(function, return_shape=True)(*args)
         outputs = _Evaluation(select_below).run(trace.jaxpr, trace.consts, jax.tree.leaves(args))
-        return jax.tree.unflatten(jax.tree.structure(shape), _written_out(outputs))
+        return jax.tree.unflatten(jax.tree.structure(shape), _flush(outputs))
 
-    return straightened
+    return without_loops
 
 
 class _Evaluation:
@@ -56,7 +56,7 @@ class _Evaluation:
         for equation in jaxpr.eqns:
             outputs = self._equation(equation, [read(v) for v in equation.invars])
             values.update(zip(equation.outvars, outputs, strict=True))
-        return [read(v) for v in jaxpr.outvars]  # some of them perhaps still pending
+        return [read(v) for v in jaxpr.outvars]  # some perhaps with buffered writes
 
     def _equation(self, equation: Any, inputs: list[Any]) -> list[Any]:
         name, params = equation.primitive.name, equation.params
@@ -64,15 +64,15 @@ class _Evaluation:
             return self.run(params["jaxpr"].jaxpr, params["jaxpr"].consts, inputs)
         if name == "scan" and params["length"] <= MAX_UNROLLED:
             return self._scan(params, inputs)
-        if name in ("scatter", "scatter-add") and _writes_one_place(equation, self.select_below):
+        if name in ("scatter", "scatter-add") and _writes_one_index(equation, self.select_below):
             if name == "scatter" and equation.invars[0].aval.size >= LARGE:
-                return [_write_later(equation, *inputs)]
-            return [_select_place(equation, *_written_out(inputs))]
-        if any(isinstance(x, Pending) for x in inputs):
-            found = _look_through(equation, inputs)
-            if found is not None:
-                return [found]
-            inputs = _written_out(inputs)
+                return [_buffer_write(equation, *inputs)]
+            return [_scatter_as_where(equation, *_flush(inputs))]
+        if any(isinstance(x, BufferedWrites) for x in inputs):
+            output = _without_flush(equation, inputs)
+            if output is not None:
+                return [output]
+            inputs = _flush(inputs)
         if name == "custom_jvp_call":  # its own derivative is not needed: games have none
             return self.run(params["call_jaxpr"].jaxpr, params["call_jaxpr"].consts, inputs)
         outputs = equation.primitive.bind(*inputs, **params)
@@ -89,30 +89,30 @@ class _Evaluation:
             return outputs[:num_carry], outputs[num_carry:]
 
         if not num_carry:
-            return jax.vmap(lambda row: _written_out(step([], row)[1]))(_written_out(rows))
-        order, rows = range(params["length"]), _written_out(rows)
-        made = []
+            return jax.vmap(lambda row: _flush(step([], row)[1]))(_flush(rows))
+        order, rows = range(params["length"]), _flush(rows)
+        row_outputs = []
         for number in reversed(order) if params["reverse"] else order:
             carry, row = step(carry, [x[number] for x in rows])
-            made.append(row)
+            row_outputs.append(row)
         if params["reverse"]:
-            made.reverse()
-        return carry + [jnp.stack(_written_out(column)) for column in zip(*made, strict=True)]
+            row_outputs.reverse()
+        return carry + [jnp.stack(_flush(column)) for column in zip(*row_outputs, strict=True)]
 
 
-def _written_out(values: Sequence[Any]) -> list[Any]:
-    return [x.written_out() if isinstance(x, Pending) else x for x in values]
+def _flush(values: Sequence[Any]) -> list[Any]:
+    return [x.flush() if isinstance(x, BufferedWrites) else x for x in values]
 
 
-def _write_later(equation: Any, operand: Any, indices: Any, updates: Any) -> Pending:
-    """The scatter, as one more write that waits."""
+def _buffer_write(equation: Any, operand: Any, indices: Any, updates: Any) -> BufferedWrites:
+    """The scatter, as one more buffered write."""
     axes = equation.params["dimension_numbers"].scatter_dims_to_operand_dims
-    array = operand if isinstance(operand, Pending) else Pending(operand)
+    array = operand if isinstance(operand, BufferedWrites) else BufferedWrites(operand)
     return array.write({axis: indices[n] for n, axis in enumerate(axes)}, updates)
 
 
-def _look_through(equation: Any, inputs: list[Any]) -> Any:
-    """What an operation gives that need not see the whole array; None when it must."""
+def _without_flush(equation: Any, inputs: list[Any]) -> Any:
+    """The output of an operation that need not read the whole array; None where it must."""
     name, params, array = equation.primitive.name, equation.params, inputs[0]
     if name == "stop_gradient":
         return array
@@ -122,13 +122,13 @@ def _look_through(equation: Any, inputs: list[Any]) -> Any:
         start, limit = params["start_indices"], params["limit_indices"]
         return _read(array, start, [b - a for a, b in zip(start, limit, strict=True)])
     if name == "select_n" and len(inputs) == 3 and jnp.ndim(inputs[0]) == 0:
-        choice, *cases = inputs
-        no, yes = (x if isinstance(x, Pending) else Pending(x) for x in cases)
-        return chosen(choice, no, yes)
+        condition, *cases = inputs
+        no, yes = (x if isinstance(x, BufferedWrites) else BufferedWrites(x) for x in cases)
+        return select(condition, no, yes)
     return None
 
 
-def _read(array: Pending, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+def _read(array: BufferedWrites, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     """A slice of single elements and whole axes; others need the array."""
     shape = array.base.shape
     if any(size not in (1, whole) for size, whole in zip(sizes, shape, strict=True)):
@@ -151,7 +151,7 @@ def _counts(params: Any) -> tuple[int, int]:
     return params["num_consts"], params["num_carry"]
 
 
-def _writes_one_place(equation: Any, at_most: int) -> bool:
+def _writes_one_index(equation: Any, at_most: int) -> bool:
     """Whether a scatter writes one element, or whole rows at one index, of a small array."""
     operand, indices = (v.aval for v in equation.invars[:2])
     numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
@@ -164,7 +164,7 @@ def _writes_one_place(equation: Any, at_most: int) -> bool:
     )
 
 
-def _select_place(equation: Any, operand: Any, indices: Any, updates: Any) -> Any:
+def _scatter_as_where(equation: Any, operand: Any, indices: Any, updates: Any) -> Any:
     """What the scatter gives: the update where every index matches, the old value elsewhere."""
     shape = equation.outvars[0].aval.shape
     axes = equation.params["dimension_numbers"].scatter_dims_to_operand_dims

@@ -1,10 +1,8 @@
-"""What a Craftax observation is made of, in a few hundred bytes instead of 5 kB (Classic) or 33 kB
-(Craftax), and how it is spelled out again.
+"""Craftax observations in a few hundred bytes instead of 5 kB (Classic) or 33 kB (Craftax).
 
-Upstream shows every tile as a row of zeros and ones: one number per type of block, item and
-creature. `compact_*` keep the types, `expand_*` compare them with all there are, and the result is
-upstream's observation bit for bit. All functions take one state, or what is seen of it; batch them
-with vmap.
+Upstream one-hot encodes every tile: one number per type of block, item and creature. `compact_*`
+store the type ids, `expand_*` one-hot encode them, and the result is upstream's observation bit for
+bit. All functions take one state or one `Compact`; batch them with vmap.
 """
 
 import dataclasses
@@ -24,9 +22,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, UInt8, UInt16, UInt32
 from maskless.nets.encoders import Encoder
 
 DARK = 255
-"""The block, and the item, of a tile that cannot be seen."""
+"""The block, and the item, of a tile that cannot be compact."""
 NOWHERE = 2**16 - 1
-"""The spot of a creature that cannot be seen."""
+"""The spot of a creature that cannot be compact."""
 TYPES = 8
 """Types of creatures in each class of the full game. In Classic each class is one type."""
 _FULL_MOBS = ("melee_mobs", "passive_mobs", "ranged_mobs", "mob_projectiles", "player_projectiles")
@@ -49,7 +47,7 @@ class Compact:
 
 @dataclasses.dataclass(frozen=True)
 class CompactEncoder(Encoder):
-    """Reads upstream's observations, and compact ones: these are spelled out on the way in, so that
+    """Reads upstream's observations, and compact ones: these are expanded on the way in, so that
     whole observations exist only while they are read."""
 
     expand: Callable[[Compact], Array]
@@ -57,14 +55,16 @@ class CompactEncoder(Encoder):
     def __call__(
         self, obs: PyTree[Array], *, num_actions: int, width: int, dtype: Any
     ) -> Float[Array, "time batch features"]:
-        return super().__call__(self._whole(obs), num_actions=num_actions, width=width, dtype=dtype)
+        return super().__call__(
+            self._expanded(obs), num_actions=num_actions, width=width, dtype=dtype
+        )
 
     def novelty_view(
         self, obs: PyTree[Array], dtype: Any = None
     ) -> Float[Array, "time batch numbers"]:
-        return super().novelty_view(self._whole(obs), dtype)
+        return super().novelty_view(self._expanded(obs), dtype)
 
-    def _whole(self, obs: PyTree[Array]) -> PyTree[Array]:
+    def _expanded(self, obs: PyTree[Array]) -> PyTree[Array]:
         return jax.vmap(jax.vmap(self.expand))(obs) if isinstance(obs, Compact) else obs
 
 
@@ -100,29 +100,29 @@ def compact_classic(state: Any) -> Compact:
 
 
 @jax.jit
-def expand_full(seen: Compact) -> Float[Array, " 8268"]:
+def expand_full(compact: Compact) -> Float[Array, " 8268"]:
     """Upstream's observation of the full game."""
-    blocks, items, classes = len(BlockType), len(ItemType), seen.mobs.shape[0]
+    blocks, items, classes = len(BlockType), len(ItemType), compact.mobs.shape[0]
     lit = blocks + items + classes * TYPES
-    item = blocks + jnp.asarray(seen.item).astype(jnp.uint16)
-    tiles = jnp.stack([seen.block.astype(jnp.uint16), item, jnp.full_like(item, lit)])
-    tiles = jnp.where(seen.block == DARK, NOWHERE, tiles)
-    return _flatten(tiles, _mob_planes(seen, TYPES, blocks + items), lit + 1, seen.numbers)
+    item = blocks + jnp.asarray(compact.item).astype(jnp.uint16)
+    tiles = jnp.stack([compact.block.astype(jnp.uint16), item, jnp.full_like(item, lit)])
+    tiles = jnp.where(compact.block == DARK, NOWHERE, tiles)
+    return _flatten(tiles, _mob_planes(compact, TYPES, blocks + items), lit + 1, compact.numbers)
 
 
 @jax.jit
-def expand_classic(seen: Compact) -> Float[Array, " 1345"]:
+def expand_classic(compact: Compact) -> Float[Array, " 1345"]:
     """Upstream's observation of Classic."""
-    blocks, classes = len(ClassicBlockType), seen.mobs.shape[0]
-    tiles = seen.block[None].astype(jnp.uint16)
-    return _flatten(tiles, _mob_planes(seen, 1, blocks), blocks + classes, seen.numbers)
+    blocks, classes = len(ClassicBlockType), compact.mobs.shape[0]
+    tiles = compact.block[None].astype(jnp.uint16)
+    return _flatten(tiles, _mob_planes(compact, 1, blocks), blocks + classes, compact.numbers)
 
 
-def _mob_planes(seen: Compact, types: int, first: int) -> UInt16[Array, "mobs rows columns"]:
+def _mob_planes(compact: Compact, types: int, first: int) -> UInt16[Array, "mobs rows columns"]:
     """The plane of each creature on the tile where it is, `NOWHERE` on all others."""
-    tile, kind = jnp.divmod(seen.mobs, types)
-    plane = first + types * np.arange(len(seen.mobs), dtype=np.uint16)[:, None] + kind
-    here = tile.reshape(-1, 1, 1) == np.arange(seen.block.size).reshape(seen.block.shape)
+    tile, kind = jnp.divmod(compact.mobs, types)
+    plane = first + types * np.arange(len(compact.mobs), dtype=np.uint16)[:, None] + kind
+    here = tile.reshape(-1, 1, 1) == np.arange(compact.block.size).reshape(compact.block.shape)
     return jnp.where(here, plane.reshape(-1, 1, 1), NOWHERE).astype(jnp.uint16)
 
 
@@ -134,9 +134,9 @@ def _flatten(
 ) -> Float[Array, " observation"]:
     """Ones in the planes that each tile and its creatures show, zeros elsewhere, and the numbers.
 
-    32 planes of a tile are the bits of one word, from which each of them is a shift away. Compared
-    with what it stands for instead, each number takes another branch than those beside it, and a
-    GPU needed eight times as long as for writing them.
+    32 planes of a tile are the bits of one word, and each number is one bit shifted out of it. The
+    obvious comparison of each number with its plane makes neighbouring GPU threads diverge, and
+    took eight times as long as writing the numbers.
     """
     words = _words(tiles, planes) | _words(mobs, planes)
     bits = (words[..., None] >> np.arange(32, dtype=np.uint32)) & 1
@@ -149,9 +149,9 @@ def _words(
 ) -> UInt32[Array, "rows columns words"]:
     """A bit for each plane of a tile: set where one of `shown` is that plane."""
     word, bit = jnp.divmod(shown.astype(jnp.uint32)[..., None], 32)
-    mine = word == np.arange(-(-planes // 32), dtype=np.uint32)
-    # Reduced in one go, so that the compiler does not work a word out for each of its bits anew.
-    return jnp.bitwise_or.reduce(jnp.where(mine, jnp.uint32(1) << bit, jnp.uint32(0)), axis=0)
+    same_word = word == np.arange(-(-planes // 32), dtype=np.uint32)
+    # One reduction, so that the compiler does not recompute a word for each of its bits.
+    return jnp.bitwise_or.reduce(jnp.where(same_word, jnp.uint32(1) << bit, jnp.uint32(0)), axis=0)
 
 
 class _Window:
@@ -204,8 +204,8 @@ def _spots(
     erased = same & clears[:, None, :] & later
     row, column = (jnp.clip(local[..., i], 0, view[i] - 1) for i in range(2))
     shown = on_screen & visible[row, column]
-    # `NOWHERE` is the largest. As a maximum, not a choice, so that the compiler does not work all
-    # of this out anew for each of the thousands of numbers that are compared with it.
+    # `NOWHERE` is the largest. A maximum rather than a select, so that the compiler does not
+    # recompute all of this for each of the thousands of numbers that are compared with it.
     return jnp.max(
         jnp.where(erased | ~shown[:, :, None], NOWHERE, spot[:, :, None]).astype(jnp.uint16),
         axis=-1,

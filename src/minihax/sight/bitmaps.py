@@ -2,13 +2,12 @@
 
 One instruction then works on a whole row of many maps: a `Bitmap` is a tuple with one array
 [rows, lanes] for each word (first columns first), and the lanes are the maps of the batch.
-Arrays are cut and padded rather than stacked and joined where that is possible: inside a merged
-loop XLA turns joining into a branch per element.
+Where possible, arrays are sliced and padded rather than stacked and concatenated: inside a fused
+loop XLA turns a concatenation into a branch per element.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Integer, UInt8, UInt32
 
 from minihax.level.terrain import HEIGHT, WIDTH
+from minihax.transforms import materialise
 
 WORDS = 3
 Words = UInt32[Array, "*rows lanes"]
@@ -27,48 +27,17 @@ _GATHER_FOUR = np.uint32(0x01020408)  # times four 0/1 bytes: their bits meet fr
 _MORE_ROWS = 31
 
 
-def once(true: Bool[Array, ""], function: Callable, *args: Any) -> Any:
-    """`function(*args)`, computed once and kept.
-
-    Left to itself, XLA merges a cheap computation into every use of its result and so repeats it:
-    a word is used for each of its 32 bits, and chained stages multiply. On CPUs it removes its
-    own optimisation barriers too early; there a condition that it cannot foresee takes their
-    place: `true`, a value that is always True but depends on the data. Not for use under vmap.
-    """
-
-    def on_cpu(true: Bool[Array, ""], *args: Any) -> Any:
-        shapes = jax.eval_shape(function, *args)
-        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.cond(true, function, lambda *_: nothing, *args)
-
-    def elsewhere(_: Bool[Array, ""], *args: Any) -> Any:
-        return jax.lax.optimization_barrier(function(*args))
-
-    return jax.lax.platform_dependent(true, *args, cpu=on_cpu, default=elsewhere)
-
-
-def scan(step: Callable, start: Any, inputs: Any) -> Any:
-    """`jax.lax.scan`, written out on accelerators, where each round of a loop costs as much time
-    as the work of thousands of maps. CPUs keep the loop: their compiler is slow with long code."""
-
-    def loop(start: Any, inputs: Any) -> Any:
-        return jax.lax.scan(step, start, inputs)
-
-    def written_out(start: Any, inputs: Any) -> Any:
-        return jax.lax.scan(step, start, inputs, unroll=True)
-
-    return jax.lax.platform_dependent(start, inputs, cpu=loop, default=written_out)
-
-
 # ---- between maps and bitmaps -----------------------------------------------------------------
 
 
 def pack(
-    true: Bool[Array, ""], flags: UInt8[Array, "batch 21 80"], count: int
+    opaque_true: Bool[Array, ""], flags: UInt8[Array, "batch 21 80"], count: int
 ) -> tuple[Bitmap, ...]:
-    """Bitmaps of the lowest `count` bits of maps of flags (`true`: see `once`)."""
-    fours = once(true, _four_squares_a_word, flags)
-    return once(true, lambda words: tuple(_pack_bit(words, bit) for bit in range(count)), fours)
+    """Bitmaps of the lowest `count` bits of maps of flags (`opaque_true`: see `materialise`)."""
+    fours = materialise(opaque_true, _four_squares_a_word, flags)
+    return materialise(
+        opaque_true, lambda words: tuple(_pack_bit(words, bit) for bit in range(count)), fours
+    )
 
 
 def _four_squares_a_word(flags: UInt8[Array, "batch 21 80"]) -> UInt32[Array, "20 21 batch"]:
@@ -88,9 +57,9 @@ def _pack_bit(fours: UInt32[Array, "20 21 batch"], bit: int) -> Bitmap:
     return tuple(words)
 
 
-def unpack(true: Bool[Array, ""], bitmap: Bitmap) -> Bool[Array, "batch 21 80"]:
+def unpack(opaque_true: Bool[Array, ""], bitmap: Bitmap) -> Bool[Array, "batch 21 80"]:
     """Maps of the set squares."""
-    words = once(true, lambda b: jnp.stack(b).transpose(2, 1, 0), bitmap)
+    words = materialise(opaque_true, lambda b: jnp.stack(b).transpose(2, 1, 0), bitmap)
     bits = (words[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
     return bits.reshape(*bits.shape[:2], WORDS * 32)[..., :WIDTH].astype(bool)
 
@@ -206,7 +175,9 @@ def rows_before(bitmap: Bitmap) -> Bitmap:
     return each(lambda word: jnp.pad(word, ((_MORE_ROWS, 0), (0, 0))), bitmap)
 
 
-def drop_rows(true: Bool[Array, ""], extended: Bitmap, count: Integer[Array, " lanes"]) -> Bitmap:
+def drop_rows(
+    opaque_true: Bool[Array, ""], extended: Bitmap, count: Integer[Array, " lanes"]
+) -> Bitmap:
     """Removes the first `count` rows (0..31), different in every lane, of `rows_after(map)`."""
 
     def drop(powers: tuple[int, ...], words: Bitmap, count: Integer[Array, " lanes"]) -> Bitmap:
@@ -216,13 +187,15 @@ def drop_rows(true: Bool[Array, ""], extended: Bitmap, count: Integer[Array, " l
         return words
 
     # Merged into one, five steps would cost 2 ** 5 rows for each row.
-    halfway = once(true, functools.partial(drop, (16, 8)), extended, count)
-    return once(true, functools.partial(drop, (4, 2, 1)), halfway, count)
+    halfway = materialise(opaque_true, functools.partial(drop, (16, 8)), extended, count)
+    return materialise(opaque_true, functools.partial(drop, (4, 2, 1)), halfway, count)
 
 
-def insert_rows(true: Bool[Array, ""], extended: Bitmap, count: Integer[Array, " lanes"]) -> Bitmap:
+def insert_rows(
+    opaque_true: Bool[Array, ""], extended: Bitmap, count: Integer[Array, " lanes"]
+) -> Bitmap:
     """A map with `count` empty rows put in front, given `rows_before(map)`."""
-    return drop_rows(true, extended, _MORE_ROWS - count)
+    return drop_rows(opaque_true, extended, _MORE_ROWS - count)
 
 
 def transpose(words: UInt32[Array, "32 lanes"]) -> UInt32[Array, "32 lanes"]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.envs.craftax.loopless import straight
+from maskless.envs.craftax.loopless import loopless
 from maskless.errors import MasklessError
 
 
@@ -32,21 +32,21 @@ def test_loops_and_writes_of_every_kind(reverse):
         return carry, outputs, jnp.searchsorted(jnp.cumsum(jnp.abs(x[0])), jnp.float32(0.7))
 
     x = jax.random.normal(jax.random.key(0), (5, 3))
+    ways = [jax.jit(loopless(function)), jax.jit(loopless(function, select_below=4))]
     for index in ([0, 4], [2, 7], [-1, -2], [9, 0]):
         arguments = x, jnp.array(index)
         assert loops_in(function, *arguments) >= 3
-        assert loops_in(straight(function), *arguments) == 0
+        assert loops_in(loopless(function), *arguments) == 0
         expected = function(*arguments)
-        jax.tree.map(np.testing.assert_array_equal, straight(function)(*arguments), expected)
-        few = straight(function, select_below=4)(*arguments)
-        jax.tree.map(np.testing.assert_array_equal, few, expected)
+        for way in ways:
+            jax.tree.map(np.testing.assert_array_equal, way(*arguments), expected)
 
 
 def writes_in(function, *args):
     return str(jax.make_jaxpr(function)(*args)).count("scatter")
 
 
-def test_writes_to_a_large_array_wait_and_reads_see_them():
+def test_writes_to_a_large_array_are_buffered_and_reads_see_them():
     """Squares and whole floors, overwritten, conditional, outside; reads of a square, a row's
     floor and a fixed floor in between, past the edge too; and an operation that needs it all."""
 
@@ -62,20 +62,21 @@ def test_writes_to_a_large_array_wait_and_reads_see_them():
         return jax.lax.stop_gradient(floors), read, jnp.roll(floors, 1).sum(0), either
 
     floors = jax.random.randint(jax.random.key(0), (4, 60, 50), 0, 100)
+    arguments = floors, jnp.int32(0), jnp.array([0, 0])
+    assert writes_in(loopless(function), *arguments) == 0 < writes_in(function, *arguments)
+    plain, buffered = jax.jit(function), jax.jit(loopless(function))
+    batched = [jax.jit(jax.vmap(way)) for way in (loopless(function), function)]
     for level, *spot in ([0, 0, 0], [2, 1, 1], [3, 59, 48], [5, 70, 3], [-1, -2, -3], [1, 2, 49]):
         arguments = floors, jnp.int32(level), jnp.array(spot)
-        assert writes_in(straight(function), *arguments) == 0 < writes_in(function, *arguments)
-        jax.tree.map(
-            np.testing.assert_array_equal, straight(function)(*arguments), function(*arguments)
-        )
+        jax.tree.map(np.testing.assert_array_equal, buffered(*arguments), plain(*arguments))
         many = jax.tree.map(lambda x: jnp.stack([x, x + 1]), arguments)
-        jax.tree.map(
-            np.testing.assert_array_equal,
-            jax.vmap(straight(function))(*many),
-            jax.vmap(function)(*many),
-        )
+        jax.tree.map(np.testing.assert_array_equal, *(way(*many) for way in batched))
 
 
 def test_an_unknown_engine_is_refused():
     with pytest.raises(MasklessError, match="engine"):
         maskless.make("craftax", engine="fast")
+
+
+def test_the_old_name_of_the_engine_still_works():
+    assert maskless.make("craftax-classic", engine="straight").engine == "loopless"

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from maskless.envs.mask_audit import audit
+from maskless.envs.minihack import make_corridor
 from maskless.envs.vector import VectorEnv
 from maskless.errors import MasklessError, UnknownNameError
-from minihax.env import IDS, make_corridor
+from minihax import IDS
 from minihax.game.actions import KICK, OPEN, SEARCH
 from minihax.game.step import OPEN_PROMPT
 from minihax.level.terrain import Level, Terrain
 from minihax.look.glyphs import NUM_GLYPHS, Glyph
 from minihax.look.observation import crop
 
-from toys import on_made_levels
+from toys import starting_from
 
 GAMES = ("corridor-r2", "minihack-corridor-r2")
 
@@ -32,9 +33,13 @@ def quickly_compiled():
 
 
 @functools.cache
-def started(id: str, **options):
-    env = make_corridor(id, **options)
-    return env, *jax.jit(env.reset)(jax.random.key(0))
+def compiled_reset(id: str):
+    return jax.jit(make_corridor(id).reset)
+
+
+@functools.cache
+def started(id: str):
+    return make_corridor(id), *compiled_reset(id)(jax.random.key(0))
 
 
 @functools.cache
@@ -135,7 +140,9 @@ def observe_glyphs(state):
 @functools.cache
 def ready(id: str):
     """On as many levels as the audit plays at once."""
-    return on_made_levels(started(id)[0], 128)
+    keys = jax.random.split(jax.random.key(17), 128)
+    states = [compiled_reset(id)(key)[1] for key in keys]
+    return starting_from(make_corridor(id), jax.tree.map(lambda *x: jnp.stack(x), *states))
 
 
 @functools.cache
