@@ -1,7 +1,6 @@
 """Toys with known answers, learned by the whole learner."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +8,11 @@ import numpy as np
 import pytest
 
 from maskless import masking
+from maskless.conditions import grid
 from maskless.config import Config
-from maskless.diagnostics import suppression
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import make_net
-from maskless.ppo.rollout import apply_step, collect
+from maskless.ppo.rollout import apply_step
 from maskless.training.program import of_run
 
 from programs import program_of
@@ -25,18 +24,17 @@ SMALL = Hyperparameters(
 
 
 def train(env, updates, conditions=("masked",), ppo=SMALL, **settings):
-    settings = {"width": 32, "seeds": 1} | settings
+    settings = {"width": 32, "seeds": 1, "diagnostics": False} | settings
     frames = updates * ppo.num_envs * ppo.rollout
-    config = Config(
-        env=env.id, frames=frames, conditions=conditions, ppo=ppo, diagnostics=False, **settings
-    )
+    config = Config(env=env.id, frames=frames, conditions=conditions, ppo=ppo, **settings)
     program = program_of(config, env, chunk=updates)
     return program, *program.advance(program.start(), updates)
 
 
 @pytest.fixture(scope="module")
 def bandit():
-    return train(MaskedBandit(), 150, conditions=("masked", "unmasked", "masked-focal"))
+    conditions = ("masked", "unmasked", "masked-focal")
+    return train(MaskedBandit(), 150, conditions=conditions, diagnostics=True)
 
 
 @pytest.mark.parametrize("run", [0, 1, 2])
@@ -53,24 +51,12 @@ def test_the_bandit_is_played_optimally(bandit, run):
 
 
 def test_a_masked_run_never_selects_an_invalid_action(bandit):
-    program, states, _ = bandit
-    learner = program.learner
-    assert learner.config.runs[0][0] == "masked"
-    state, condition = of_run(states, 0), of_run(program.conditions, 0)
-    _, rollout = jax.jit(partial(collect, learner.venv, learner.net, steps=8))(
-        state.params, condition, state.actor, state.key
-    )
-    _, metrics = suppression.measure(
-        state.suppression,
-        rollout.heads.logits,
-        applied=rollout.applied,
-        valid=rollout.valid,
-        actions=rollout.action,
-        update=state.update,
-    )
+    program, _, metrics = bandit
+    assert program.learner.config.runs[0][0] == "masked"
+    np.testing.assert_array_equal(metrics["valid_rate"][:, 0], 1.0)
     # What PPO does not see stays untouched: arm 0 is invalid in context 0 and learns nothing there.
-    assert metrics["valid_rate"] == 1.0
-    np.testing.assert_array_equal(metrics["probability_invalid"], 0.0)
+    np.testing.assert_array_equal(metrics["probability_invalid"][:, 0], 0.0)
+    assert metrics["valid_rate"][0, 1] < 1.0
 
 
 def test_the_classifier_learns_the_bandits_masks(bandit):
@@ -82,15 +68,17 @@ def test_the_classifier_learns_the_bandits_masks(bandit):
 
 def test_without_a_classifier_the_validity_head_stays_as_it_began(bandit):
     program, states, _ = bandit
-    begun = program.learner.init(0).params["params"]["heads"]["validity"]
-    ended = of_run(states.params, 0)["params"]["heads"]["validity"]
-    # Compiled and not, the first weights may differ in the last place.
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), begun, ended)
+    for run, stays in ((0, True), (2, False)):
+        begun, ended = (
+            of_run(params, run)["params"]["heads"]["validity"]["kernel"]
+            for params in (program.start().params, states.params)
+        )
+        assert np.array_equal(begun, ended) == stays
 
 
 @pytest.mark.parametrize(
     ("net", "updates", "rollout", "learns"),
-    [("mlp", 60, 8, False), ("gru", 60, 8, True), ("hybrid", 25, 64, True)],
+    [("mlp", 60, 8, False), pytest.param("hybrid", 25, 64, True, marks=pytest.mark.slow)],
 )
 def test_recall_needs_a_memory(net, updates, rollout, learns):
     ppo = dataclasses.replace(SMALL, rollout=rollout)
@@ -100,15 +88,17 @@ def test_recall_needs_a_memory(net, updates, rollout, learns):
 
 
 def test_random_network_distillation_runs_and_its_novelty_fades():
-    ppo = dataclasses.replace(SMALL, rnd=True, rnd_advantage=0.01)
-    _, states, metrics = train(Recall(), 40, net="gru", ppo=ppo)
-    assert metrics["return"][-8:].mean() > 0.9
+    """And the GRU remembers, whether novelty counts (the second run) or not."""
+    ppo = dataclasses.replace(SMALL, rnd=True)
+    conditions = grid("masked", rnd_advantage=[0.0, 0.01])
+    _, states, metrics = train(Recall(), 60, net="gru", ppo=ppo, conditions=conditions)
+    assert (np.nanmean(metrics["return"][-8:], axis=0) > 0.95).all()
     # As a sum over a hundred steps the bonus had losses in the thousands, and the clipped gradient
     # was all about them.
     assert (metrics["intrinsic_value_loss"] < 1).all()
     assert (metrics["gradient_norm"] < 3).all()
-    spread = states.novelty.spread[0]
-    assert 0 < spread < 0.5 * metrics["bonus_spread"][0, 0]
+    spread = states.novelty.spread
+    assert ((spread > 0) & (spread < 0.5 * metrics["bonus_spread"][0])).all()
 
 
 @pytest.mark.parametrize("name", ["mlp", "gru"])

@@ -17,11 +17,11 @@ UNIFORM = 1 / 6
 @pytest.fixture(scope="module")
 def metrics():
     ppo = Hyperparameters(
-        num_envs=64, rollout=32, epochs=4, minibatches=8, learning_rate=1e-3, anneal=False
+        num_envs=32, rollout=32, epochs=4, minibatches=4, learning_rate=1e-3, anneal=False
     )
     config = Config(
         env="staircase", width=64, conditions=("unmasked", "masked"), seeds=2,
-        frames=UPDATES * 2048, ppo=ppo,
+        frames=UPDATES * 1024, ppo=ppo,
     )  # fmt: skip
     program = program_of(config, chunk=UPDATES)
     return program.advance(program.start(), UPDATES)[1]

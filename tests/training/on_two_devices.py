@@ -22,7 +22,7 @@ PPO = Hyperparameters(
     num_envs=8, rollout=8, minibatches=2, epochs=1, learning_rate=1e-3, anneal=False
 )
 CONFIG = Config(
-    env="toys:Tower", width=8, conditions=("masked-kl",), seeds=2, frames=20 * 64, ppo=PPO,
+    env="toys:Tower", width=8, conditions=("masked-kl",), seeds=2, frames=24 * 64, ppo=PPO,
     diagnostics=False,
 )  # fmt: skip
 

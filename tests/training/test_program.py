@@ -82,6 +82,8 @@ def test_labels_come_from_the_oracle_when_environments_act_under_predicted_masks
     contexts = rollout.observation.argmax(-1)
     np.testing.assert_array_equal(rollout.valid, MaskedBandit.masks[contexts])
     predicted = np.asarray(jax.nn.sigmoid(rollout.heads.validity) > condition.threshold)
-    predicted = predicted | ~predicted.any(-1, keepdims=True)  # a mask that allows nothing is not applied
+    predicted = predicted | ~predicted.any(
+        -1, keepdims=True
+    )  # a mask that allows nothing is not applied
     np.testing.assert_array_equal(rollout.applied[:, :4], predicted[:, :4])  # a quarter of 16
     np.testing.assert_array_equal(rollout.applied[:, 4:], rollout.valid[:, 4:])

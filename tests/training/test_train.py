@@ -196,19 +196,20 @@ all checkpoints but the second one's were removed, as if it had been killed then
 def test_a_folder_of_an_older_version_is_evaluated_and_resumed(tmp_path):
     place = tmp_path / "old-run"
     shutil.copytree(OLD, place)
-    evaluation = maskless.evaluate(place, episodes=8)
-    assert [run.update for run in evaluation.runs] == [2, 2]
+    expected = json.loads((OLD / "evaluation.json").read_text())
+    episodes = expected["settings"]["episodes"]
+    before = maskless.evaluate(place, episodes=episodes)
+    assert [run.update for run in before.runs] == [2, 2]
     for run in ("masked/seed-0", "unmasked-kl/seed-0"):
         shutil.rmtree(place / run / "policy")
     training = maskless.train(folder=place, resume=True, warn=pytest.fail)
     assert training.complete
     for run in ("masked/seed-0", "unmasked-kl/seed-0"):
-        expected = weights(OLD, run)
+        old = weights(OLD, run)
         for name, values in weights(place, run).items():
-            np.testing.assert_allclose(values, expected[name], rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(values, old[name], rtol=1e-5, atol=1e-7)
         assert maskless.load(OLD / run).action_names == training.policies[0].action_names
-    expected = json.loads((OLD / "evaluation.json").read_text())
-    again = training.evaluate(episodes=expected["settings"]["episodes"])
+    again = training.evaluate(episodes=episodes)
     for ours, theirs in zip(again.to_json()["runs"], expected["runs"], strict=True):
         for masks, numbers in theirs["masks"].items():
             assert ours["masks"][masks] == pytest.approx(numbers, rel=1e-5)
