@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from maskless import VectorEnv, make
-from maskless.kernels import SWITCH
+from maskless.kernels import ENVIRONMENT_VARIABLE
 from maskless.nets import make_net
 
 RUNS, ENVS, ROLLOUT, SEEN = 2, 1024, 64, 128
@@ -28,11 +28,11 @@ ROUNDING = 0.05
 
 def with_and_without(function: Callable, *args: Any) -> tuple[Any, Any]:
     """What `function` gives with our kernels and without; compiled anew for each."""
-    found = []
+    outputs = []
     for switch in ("1", "0"):
-        os.environ[SWITCH] = switch
-        found.append(jax.device_get(jax.jit(lambda *args: function(*args))(*args)))
-    return found[0], found[1]
+        os.environ[ENVIRONMENT_VARIABLE] = switch
+        outputs.append(jax.device_get(jax.jit(lambda *args: function(*args))(*args)))
+    return outputs[0], outputs[1]
 
 
 def pairs(ours: Any, plain: Any) -> Iterator[tuple[Any, Any]]:

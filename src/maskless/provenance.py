@@ -24,7 +24,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _RECORDED},
         "device": jax.devices()[0].device_kind,
-        "kernels": kernels.asked_for(),
+        "kernels": kernels.pallas_requested(),
     }
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import maskless
 from maskless import MasklessError, VectorEnv
-from maskless.envs.vector import choose_for_all, move_the_finished
-from maskless.kernels import restarts as restart_kernel
+from maskless.envs.vector import restart
+from maskless.kernels import restarts
 
 from toys import Tower, mask_from_observation
 
@@ -88,7 +88,7 @@ def test_it_plays_like_environments_stepped_one_by_one(played):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_gpu_restarts_finished_environments_as_a_cpu_does(share):
+def test_finished_environments_get_their_levels_and_no_others(share):
     def numbered(count, first):
         numbers = first + jnp.arange(count)
         return {
@@ -100,33 +100,30 @@ def test_a_gpu_restarts_finished_environments_as_a_cpu_does(share):
     states, levels = numbered(20, first=0), numbered(7, first=100)
     done = jax.random.bernoulli(jax.random.key(1), share, (20,))
     slots = (5 + jnp.cumsum(done) - 1) % 7
-    after = [way(states, done, levels, slots) for way in (move_the_finished, choose_for_all)]
-    for each in after:
-        expected = np.where(done, 100 + np.asarray(slots), np.arange(20))
-        np.testing.assert_array_equal(each["health"], expected)
-        np.testing.assert_array_equal(each["map"][:, 2, 1], expected)
-        keys = jax.vmap(jax.random.key)(jnp.asarray(expected))
-        np.testing.assert_array_equal(*(jax.random.key_data(x) for x in (each["key"], keys)))
+    after = restart(states, done, levels, slots)
+    expected = np.where(done, 100 + np.asarray(slots), np.arange(20))
+    np.testing.assert_array_equal(after["health"], expected)
+    np.testing.assert_array_equal(after["map"][:, 2, 1], expected)
+    keys = jax.vmap(jax.random.key)(jnp.asarray(expected))
+    np.testing.assert_array_equal(*(jax.random.key_data(x) for x in (after["key"], keys)))
 
 
 def test_the_kernel_writes_over_finished_environments_only():
     """For several runs, and arrays of kinds and sizes that a corridor has."""
-    runs, envs, pool = 2, 2 * restart_kernel.TOGETHER, 5
+    runs, envs, pool = 2, 2 * restarts.ENVS_PER_PROGRAM, 5
     random = np.random.default_rng(3)
     done, slots = random.random((runs, envs)) < 0.3, random.integers(0, pool, (runs, envs))
 
     def some(count):
         numbers = random.integers(0, 100, (runs, count, 21, 20), np.int8)
-        return [numbers, numbers > 50]
+        return [numbers, numbers > 50, numbers[..., 0, 0]]
 
     states, levels = some(envs), some(pool)
-    assert all(restart_kernel.fits(x[0]) for x in states)
-    assert not restart_kernel.fits(jnp.zeros((envs, 4)))
-    assert not restart_kernel.fits(jax.random.split(jax.random.key(0), (envs, 100)))
-    kernel = functools.partial(restart_kernel.overwrite, interpret=True)
-    ours, plain = (
-        jax.jit(jax.vmap(way))(states, done, levels, slots) for way in (kernel, choose_for_all)
-    )
+    assert [restarts.is_large(x[0]) for x in states] == [True, True, False]
+    assert not restarts.is_large(jnp.zeros((envs, 4)))
+    assert not restarts.is_large(jax.random.split(jax.random.key(0), (envs, 100)))
+    kernel = functools.partial(restarts.restart, interpret=True)
+    ours, plain = (jax.jit(jax.vmap(way))(states, done, levels, slots) for way in (kernel, restart))
     for mine, theirs in zip(ours, plain, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

@@ -1,32 +1,34 @@
 """What the networks make of observations."""
 
+import dataclasses
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import maskless
+from maskless import kernels
 from maskless.errors import MasklessError
-from maskless.nets import encoder_for, make_net
-from maskless.nets.encoders import (
+from maskless.nets import glyphs, make_net
+from maskless.nets.encoders import Encoder, flatten
+from maskless.nets.glyphs import (
     GLYPH_IDS,
     GLYPHS_IN_USE,
     BlstatsEncoder,
+    GlyphEncoder,
     GlyphMap,
     GlyphNet,
-    _windows,
-    flatten,
-    kernel_of_the_map,
-    one_hots_and_rows,
-    tables_of_places,
 )
 from minihax.look.glyphs import NUM_GLYPHS, Glyph
 from minihax.look.messages import NUM_MESSAGES
-from minihax.look.observation import Observation
+from minihax.look.observation import CROP, NUM_BLSTATS, Observation
 
 from nets.parameters import random_parameters
 
 TIME, BATCH = 2, 3
+both_implementations = pytest.mark.parametrize("implementation", ["plain", "twin"])
 
 
 def seen(seed=0):
@@ -48,24 +50,17 @@ def test_flat_is_every_number_in_order():
     np.testing.assert_array_equal(rounded, jnp.bfloat16([[[1 / 3, 7.0]]]))
 
 
-def test_encoder_for_each_world():
-    env = maskless.make("corridor-r2")
-    obs = jax.eval_shape(lambda key: env.reset(key)[0], jax.random.key(0))
-    assert encoder_for(obs) == encoder_for(seen()) == "glyphs"
-    assert encoder_for(jnp.zeros(3)) == encoder_for({"glyphs": jnp.zeros((9, 9))}) == "flat"
+def test_environments_bring_their_encoder():
+    assert maskless.make("corridor-r2").encoder == GlyphEncoder()
+    assert maskless.make("staircase").encoder == Encoder()
 
 
-@pytest.mark.parametrize(("size", "windows"), [(9, 4), (5, 2)])
-def test_windows_and_a_dense_layer_are_a_convolution(size, windows):
-    random = np.random.default_rng(0)
-    x = jnp.float32(random.normal(size=(4, size, size, 6)))
-    kernel = jnp.float32(random.normal(size=(3, 3, 6, 7)))
-    expected = jax.lax.conv_general_dilated(
-        x, kernel, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    ours = _windows(x) @ kernel.reshape(-1, 7)
-    assert ours.shape == expected.shape == (4, windows, windows, 7)
-    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+def test_the_encoder_knows_the_numbers_of_the_game():
+    """nets/glyphs.py repeats them, so that a policy loads without the game."""
+    ours = glyphs.CROP, glyphs.NUM_BLSTATS, glyphs.NUM_MESSAGES, glyphs.FIELDS
+    fields = tuple(field.name for field in dataclasses.fields(Observation))
+    assert ours == (CROP, NUM_BLSTATS, NUM_MESSAGES, fields)
+    assert max(Glyph) < NUM_GLYPHS <= GLYPHS_IN_USE <= GLYPH_IDS
 
 
 def test_glyph_net_has_the_papers_sizes():
@@ -85,7 +80,6 @@ def test_glyph_net_has_the_papers_sizes():
         "project": layer(128 + 128 + 155 + 16, 256),
     }
     assert jax.jit(net.apply)(params, seen()).shape == (TIME, BATCH, 256)
-    assert max(Glyph) < NUM_GLYPHS <= GLYPHS_IN_USE <= GLYPH_IDS
 
 
 WINDOWS = [(slice(row, row + 7, 2), slice(column, column + 7, 2))
@@ -106,27 +100,6 @@ def embed_and_convolve(table, kernel, glyphs, wanted):
     return windows @ kernel, by_table, np.einsum("srci,srco->io", windows, wanted)
 
 
-def test_one_product_embeds_and_convolves():
-    """For all ids, those outside the table too: right after it, far away and negative."""
-    random = np.random.default_rng(0)
-    glyphs = random.integers(-3, GLYPH_IDS + 9, (7, 9, 9)).astype(np.int8)
-    glyphs[0, 0, :4] = -128, 127, GLYPH_IDS - 1, GLYPH_IDS
-    shapes = (GLYPH_IDS, 32), (9 * 32, 64), (7, 4, 4, 64)
-    table, kernel, wanted = (random.normal(size=shape) for shape in shapes)
-
-    def ours(table, kernel):
-        ids = _windows(jnp.asarray(glyphs)[..., None])
-        chosen, rows = one_hots_and_rows(tables_of_places(table, kernel), ids, jnp.float32)
-        said = chosen @ rows
-        return jnp.sum(said * wanted), said
-
-    gradient = jax.jit(jax.grad(ours, argnums=(0, 1), has_aux=True))
-    gradients, said = gradient(jnp.float32(table), jnp.float32(kernel))
-    expected = embed_and_convolve(table, kernel, glyphs, wanted)
-    for mine, theirs in zip((said, *gradients), expected, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
-
-
 def convolve_with_zeros_around(x, kernel, wanted):
     """3 x 3 with stride 2, window by window in float64: the outcome, and the gradients."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -141,23 +114,8 @@ def convolve_with_zeros_around(x, kernel, wanted):
     return said, by_padded[:, 1:-1, 1:-1], by_kernel
 
 
-def test_one_product_with_the_whole_map_is_a_convolution():
-    random = np.random.default_rng(0)
-    shapes = (5, 4, 4, 6), (9 * 6, 7), (5, 2, 2, 7)
-    x, kernel, wanted = (random.normal(size=shape) for shape in shapes)
-
-    def ours(x, kernel):
-        said = (x.reshape(5, -1) @ kernel_of_the_map(kernel)).reshape(wanted.shape)
-        return jnp.sum(said * wanted), said
-
-    gradient = jax.jit(jax.grad(ours, argnums=(0, 1), has_aux=True))
-    gradients, said = gradient(jnp.float32(x), jnp.float32(kernel))
-    expected = convolve_with_zeros_around(x, kernel, wanted)
-    for mine, theirs in zip((said, *gradients), expected, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
-
-
-def test_the_map_is_an_embedding_two_convolutions_and_a_layer():
+@both_implementations
+def test_the_map_is_an_embedding_two_convolutions_and_a_layer(implementation):
     """Ids that no game of ours shows give zeros, and nothing is learned about them."""
     layer = GlyphMap()
     glyphs = seen().glyphs.at[0, 0, 0, :3].set(jnp.int8([-1, GLYPHS_IN_USE, GLYPH_IDS]))
@@ -171,7 +129,8 @@ def test_the_map_is_an_embedding_two_convolutions_and_a_layer():
     x = relu(convolve_with_zeros_around(x, p["Dense_1"]["kernel"], nothing)[0], "Dense_1")
     x = relu(x.reshape(TIME, BATCH, -1) @ p["Dense_2"]["kernel"], "Dense_2")
     total = lambda p: (lambda said: (said.sum(), said))(layer.apply(p, glyphs))  # noqa: E731
-    gradient, said = jax.jit(jax.grad(total, has_aux=True))(params)
+    with kernels.plain_only() if implementation == "plain" else nullcontext():
+        gradient, said = jax.jit(jax.grad(total, has_aux=True))(params)
     np.testing.assert_allclose(said, x, rtol=1e-4, atol=1e-4)
     by_row = np.abs(gradient["params"]["Embedding_0"]["table"]).max(axis=1)
     np.testing.assert_array_equal(by_row > 0, np.arange(GLYPH_IDS) < NUM_GLYPHS)
@@ -210,7 +169,8 @@ def test_blstats_are_155_bounded_numbers():
     assert len(np.unique(jax.jit(layer.apply)(params, turns)[:, 128 + 20])) == 1001
 
 
-def test_messages_and_actions_are_embedded_and_projected():
+@both_implementations
+def test_messages_and_actions_are_embedded_and_projected(implementation):
     """For ids outside the tables too, which give nothing."""
     net = GlyphNet(num_actions=11)
     obs = seen()
@@ -229,11 +189,13 @@ def test_messages_and_actions_are_embedded_and_projected():
         ids = np.arange(TIME * BATCH).reshape(TIME, BATCH) % 3 + len(table) - 2
         expected = np.pad(table, ((0, 1), (0, 0)))[ids] @ kernel[rows]
         some = plain.replace(**{field: jnp.int8(ids)})
-        np.testing.assert_allclose(difference(params, some), expected, rtol=1e-4, atol=1e-4)
-        gradient = jax.grad(lambda p, some=some: difference(p, some).sum())(params)["params"]
+        with kernels.plain_only() if implementation == "plain" else nullcontext():
+            total = lambda p, some=some: (lambda x: (x.sum(), x))(difference(p, some))  # noqa: E731
+            gradient, ours = jax.jit(jax.grad(total, has_aux=True))(params)
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
         counts = np.bincount(ids.ravel(), minlength=len(table) + 1)[:-1, None]
         np.testing.assert_allclose(
-            gradient[name]["table"], counts * kernel[rows].sum(1), rtol=1e-4, atol=1e-4
+            gradient["params"][name]["table"], counts * kernel[rows].sum(1), rtol=1e-4, atol=1e-4
         )
 
 
@@ -241,7 +203,7 @@ def test_wrong_observations_get_a_sentence():
     net = make_net("mlp", num_actions=11, encoder="glyphs", width=4)
     reset = jnp.zeros((TIME, BATCH), bool)
     init = lambda obs: net.init(jax.random.key(0), (), obs, reset)  # noqa: E731
-    with pytest.raises(MasklessError, match="reads corridor observations, not dict"):
+    with pytest.raises(MasklessError, match=r"reads glyphs, blstats, .*, not dict"):
         init({"glyphs": jnp.zeros((TIME, BATCH, 9, 9))})
     with pytest.raises(MasklessError, match=r"crops of 9 x 9.*got the shapes \(2, 3, 7, 7\)"):
         init(seen().replace(glyphs=jnp.zeros((TIME, BATCH, 7, 7), jnp.int8)))

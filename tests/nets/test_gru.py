@@ -1,15 +1,14 @@
 """The GRU against the textbook, in float64."""
 
-from functools import partial
+from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.kernels import gru_steps as gru_kernel
-from maskless.nets import gru
-from maskless.nets.gru import GRULayer, run
+from maskless import kernels
+from maskless.nets.gru import GRULayer
 
 from nets.parameters import random_parameters
 
@@ -40,7 +39,8 @@ def reference(params, state, inputs, reset):
     return states
 
 
-def test_gru_equals_the_textbook():
+@pytest.mark.parametrize("implementation", ["plain", "twin"])
+def test_gru_equals_the_textbook(implementation):
     random = np.random.default_rng(0)
     inputs = random.normal(size=(TIME, BATCH, INPUTS))
     state = random.normal(size=(BATCH, WIDTH))
@@ -48,7 +48,8 @@ def test_gru_equals_the_textbook():
     layer = GRULayer(WIDTH)
     arguments = jnp.float32(state), jnp.float32(inputs), jnp.asarray(reset)
     params = random_parameters(layer, *arguments)
-    last, states = layer.apply(params, *arguments)
+    with kernels.plain_only() if implementation == "plain" else nullcontext():
+        last, states = layer.apply(params, *arguments)
     expected = reference(params["params"], state, inputs, reset)
     np.testing.assert_allclose(states, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(last, states[-1])
@@ -59,80 +60,3 @@ def test_recurrent_weights_start_orthogonal():
     kernel = jax.jit(GRULayer(WIDTH).init)(jax.random.key(0), *arguments)["params"]["recurrent"]
     for gate in np.split(np.asarray(kernel), 3, axis=1):
         np.testing.assert_allclose(gate @ gate.T, np.eye(WIDTH), atol=1e-5)
-
-
-@pytest.fixture
-def short_program(monkeypatch):
-    """Compiles in a fraction of the time."""
-    monkeypatch.setattr(gru, "UNROLL", 1)
-    monkeypatch.setattr(gru_kernel, "UNROLL", 2)
-
-
-def loss_and_slopes(*arguments):
-    *arguments, reset = arguments
-
-    def loss(*arguments):
-        last, states = run(*arguments, reset)
-        return jnp.sum(jnp.sin(states)) + jnp.sum(last**2)
-
-    return jax.value_and_grad(loss, argnums=tuple(range(6)))(*arguments)
-
-
-def two_runs():
-    random = np.random.default_rng(1)
-    weights = (INPUTS, 3 * WIDTH), (3 * WIDTH,), (WIDTH, 3 * WIDTH), (WIDTH,)
-    shapes = *weights, (BATCH, WIDTH), (TIME, BATCH, INPUTS)
-    runs = [jnp.float32(random.normal(size=(2, *shape))) for shape in shapes]
-    return *runs, jnp.asarray(random.random((TIME, BATCH)) < 0.3)
-
-
-@pytest.mark.usefixtures("short_program")
-def test_runs_side_by_side_equal_each_alone():
-    *runs, reset = two_runs()
-    together = jax.jit(jax.vmap(loss_and_slopes, (0,) * 6 + (None,)))(*runs, reset)
-    alone = [jax.jit(loss_and_slopes)(*(x[i] for x in runs), reset) for i in range(2)]
-    for both, first, second in zip(*map(jax.tree.leaves, (together, *alone)), strict=True):
-        np.testing.assert_allclose(both, np.stack([first, second]), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.usefixtures("short_program")
-def test_runs_side_by_side_move_nothing():
-    """Every slice in time is one slice of all runs."""
-    *runs, reset = two_runs()
-    program = str(jax.make_jaxpr(jax.vmap(loss_and_slopes, (0,) * 6 + (None,)))(*runs, reset))
-    assert "dynamic_update_slice" in program
-    assert not any(name in program for name in ("gather", "scatter"))
-    assert f"2,{TIME},{BATCH},{3 * WIDTH}]" in program
-    assert f"{TIME},2,{BATCH}" not in program
-
-
-@pytest.mark.usefixtures("short_program")
-def test_the_gpus_kernels_equal_the_loops():
-    random = np.random.default_rng(2)
-    time, batch, width = 6, 32, 32
-    shapes = (width, 3 * width), (width,), (batch, width), (time, batch, 3 * width)
-    kernel, bias, state, projected = (
-        jnp.float32(random.normal(size=(2, *shape)) / 4) for shape in shapes
-    )
-    kernel, projected = kernel.astype(jnp.bfloat16), projected.astype(jnp.bfloat16)
-    reset = jnp.asarray(random.random((2, time, batch)) < 0.3)
-    wanted_last = jnp.float32(random.normal(size=(2, batch, width)))
-    wanted = jnp.bfloat16(random.normal(size=(2, time, batch, width)))
-    options = {"sizes": gru_kernel.Sizes(rows=16, columns=16, chunk=16), "interpret": True}
-
-    def both(forward, backward):
-        last, states, *kept = forward(kernel, bias, state, projected, reset)
-        given = kernel, bias, projected, reset, *kept, wanted_last, wanted
-        return last, states, *kept, *backward(*given)
-
-    loops = jax.jit(lambda: both(gru._forward_loop, gru._backward_loop))()
-    kernels = jax.jit(
-        lambda: both(
-            partial(gru_kernel.forward_loop, **options),
-            partial(gru_kernel.backward_loop, **options),
-        )
-    )()
-    for expected, ours in zip(loops, kernels, strict=True):
-        assert expected.dtype == ours.dtype
-        scale = np.abs(np.float32(expected)).max()
-        np.testing.assert_allclose(np.float32(ours), np.float32(expected), atol=0.02 * scale)

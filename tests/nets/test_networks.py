@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from maskless import kernels
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets import GRU, MLP, Heads, Hybrid, encoder_for, make_net
+from maskless.nets import GRU, MLP, Heads, Hybrid, make_net
 from minihax.look.observation import Observation
 
 from nets.parameters import random_parameters
@@ -124,6 +125,24 @@ def test_runs_side_by_side(name):
         assert_same(applied(net)(runs[run], carry, obs, reset), pick(together))
 
 
+@every_net
+def test_twins_change_no_numbers(name):
+    """The network as it is read, without any of `maskless.kernels`: values and gradients."""
+    net, params, carry = prepared(name)
+    obs, reset = observations(6), resets(6)
+
+    def both():
+        def total(params):
+            after, heads = net.apply(params, carry, obs, reset)
+            return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(heads)), (after, heads)
+
+        return jax.jit(jax.grad(total, has_aux=True))(params)
+
+    with kernels.plain_only():
+        plain = both()
+    assert_same(both(), plain, tolerance=1e-4)
+
+
 @every_memory
 def test_nothing_crosses_a_reset(name):
     """Neither values nor gradients, from observations or from the carry; but all do without."""
@@ -223,7 +242,6 @@ def test_paper_size(name, encoder):
     random = np.random.default_rng(1)
     flat = jnp.asarray(random.normal(size=(4, 2, 40)), jnp.float32)
     obs = flat if encoder == "flat" else corridor_observations(4, 2)
-    assert encoder_for(obs) == encoder
     arguments = {"num_actions": 11, "encoder": encoder}
     net = make_net(name, **json.loads(json.dumps(arguments)))
     reset = jnp.zeros((4, 2), bool).at[2, 0].set(True)

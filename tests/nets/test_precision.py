@@ -1,4 +1,4 @@
-"""bfloat16 is a faster way to compute the same network, and the GRU's own derivative is right."""
+"""bfloat16 is a faster way to compute the same network."""
 
 import jax
 import jax.numpy as jnp
@@ -7,43 +7,10 @@ import pytest
 
 from maskless.errors import MasklessError
 from maskless.nets import make_net
-from maskless.nets.gru import _step, run
-from maskless.nets.heads import linear
 
 from nets.parameters import random_parameters
 
-TIME, BATCH, INPUTS, WIDTH = 11, 6, 4, 5
-
-
-def plain_run(weights, input_bias, kernel, bias, state, inputs, reset):
-    """The same steps under JAX's own derivative."""
-
-    def step(state, now):
-        state, _ = _step(kernel, bias, state, now)
-        return state, state
-
-    return jax.lax.scan(step, state, (linear(inputs, weights, input_bias), reset))
-
-
-def test_the_grus_derivative_is_that_of_its_steps():
-    random = np.random.default_rng(0)
-    shapes = (WIDTH, 3 * WIDTH), (WIDTH,), (BATCH, WIDTH), (TIME, BATCH, INPUTS)
-    shapes = (INPUTS, 3 * WIDTH), (3 * WIDTH,), *shapes
-    arguments = [jnp.float32(random.normal(size=shape)) for shape in shapes]
-    reset = jnp.asarray(random.random((TIME, BATCH)) < 0.2)
-    weights = jnp.float32(random.normal(size=(TIME, BATCH, WIDTH)))
-
-    def total(function):
-        def of(*args):
-            last, states = function(*args, reset)
-            return jnp.sum(weights * states) + jnp.sum(last**2)
-
-        return jax.grad(of, argnums=tuple(range(6)))(*arguments)
-
-    ours, expected = total(run), total(plain_run)
-    for mine, theirs in zip(ours, expected, strict=True):
-        assert np.abs(theirs).max() > 0.1
-        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
+BATCH = 6
 
 
 @pytest.mark.parametrize("name", ["mlp", "gru", "hybrid"])

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from maskless.nets import RandomNetworkDistillation
-from maskless.nets.rnd import novelty_view
+from maskless.nets.glyphs import GlyphEncoder, novelty_view
 from minihax.look.glyphs import NUM_GLYPHS
 from minihax.look.observation import Observation
 
@@ -71,7 +71,7 @@ def test_the_target_gets_no_gradient():
 
 
 def test_the_view_is_written_once_in_the_precision_it_is_read_in():
-    rnd = RandomNetworkDistillation(dtype=jnp.bfloat16)
+    rnd = RandomNetworkDistillation(GlyphEncoder(), dtype=jnp.bfloat16)
     obs = corridor()
     params = jax.eval_shape(rnd.init, jax.random.key(0), obs)
     program = jax.jit(rnd.apply).lower(params, obs).as_text()

@@ -15,7 +15,7 @@ from minihax.game.rules import Rules
 from minihax.level.terrain import Level
 from minihax.sight import sight
 
-sight.use_kernels = kernels.wanted
+sight.use_kernels = kernels.pallas_enabled
 
 
 class Corridor(minihax.Corridor, Environment):

@@ -29,7 +29,7 @@ def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Enviro
             env = factory
     if _follows_contract(env):
         if not env.runs_on_host:
-            check_contract(env)
+            check_contract(env, first_state=env.made_from is None)
         return env
     if "gymnasium" in sys.modules and (_is_gymnasium(env) or callable(env)):
         from maskless.envs.gymnasium.env import HostEnvironment  # needs Gymnasium

@@ -23,10 +23,6 @@ from maskless import kernels
 from maskless.envs.base import Environment, Observation, State
 from maskless.errors import MasklessError
 
-# How many finished environments a CPU moves to their new level at a time. The loop runs only as
-# long as there is work, so that a step in which few episodes end copies few levels.
-MOVED_AT_A_TIME = 8
-
 
 @struct.dataclass
 class Pool:
@@ -194,7 +190,7 @@ class VectorEnv:
         """Moves finished environments to the next levels, in the order of their numbers."""
         count = done.sum(dtype=jnp.int32)
         slots = (pool.next + jnp.cumsum(done) - 1) % self.pool_size
-        states = _way_to_move()(states, done, pool.levels, slots)
+        states = restart(states, done, pool.levels, slots)
         return states, Pool(pool.levels, (pool.next + count) % self.pool_size, pool.taken + count)
 
     def _look(self, states: State, params: Any) -> tuple[Observation, Bool[Array, "envs actions"]]:
@@ -217,38 +213,16 @@ class VectorEnv:
         return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), levels)
 
 
-def _way_to_move() -> Callable[..., State]:
-    if jax.default_backend() == "cpu":
-        return move_the_finished
-    return overwrite_the_large if kernels.wanted() else choose_for_all
-
-
-def move_the_finished(
+@kernels.dispatch
+def restart(
     states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
 ) -> State:
-    """Copies the levels of the finished environments, a few at a time: as little as possible."""
-    envs = len(done)
-    batch = min(MOVED_AT_A_TIME, envs)
-    count = done.sum(dtype=jnp.int32)
-    finished = jnp.nonzero(done, size=envs + batch, fill_value=0)[0]
+    """levels[slots] for the environments that are done, `states` for the others.
 
-    def move_some(carry: tuple[Array, State]) -> tuple[Array, State]:
-        moved, states = carry
-        number = moved + jnp.arange(batch)
-        some = finished[number]
-        fresh = jax.tree.map(lambda x: x[slots[some]], levels)
-        return moved + batch, _replace(states, some, fresh, where=number < count)
-
-    return jax.lax.while_loop(lambda carry: carry[0] < count, move_some, (jnp.int32(0), states))[1]
-
-
-def choose_for_all(
-    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
-) -> State:
-    """Writes every state anew, as a choice between the two. The compiler joins this with the
-    writing of the step itself, and a GPU need not ask how many are finished: it would have to wait
-    for the answer, and for batched runs the loop would choose for all, too, in every turn."""
-    # Who stays reads the first level, always the same and so at hand, instead of one of his own.
+    A choice between the two, without a loop and without a question for the host: XLA fuses it with
+    the writing of the step itself.
+    """
+    # The others read the first level, always the same and so in the cache.
     read = jnp.where(done, slots, 0)
 
     def one(state: Array, level: Array) -> Array:
@@ -256,22 +230,6 @@ def choose_for_all(
         return jnp.where(finished, level[read], state)
 
     return jax.tree.map(one, states, levels)
-
-
-def overwrite_the_large(
-    states: State, done: Bool[Array, " envs"], levels: State, slots: Int[Array, " envs"]
-) -> State:
-    """As `choose_for_all`, but large arrays are changed in place by a kernel of our own."""
-    from maskless.kernels import restarts as restart_kernel  # takes a while, and only GPUs need it
-
-    old, structure = jax.tree.flatten(states)
-    new = jax.tree.leaves(levels)
-    large = [k for k, x in enumerate(old) if restart_kernel.fits(x)]
-    chosen = choose_for_all(old, done, new, slots)
-    moved = restart_kernel.overwrite([old[k] for k in large], done, [new[k] for k in large], slots)
-    for k, x in zip(large, moved, strict=True):
-        chosen[k] = x
-    return jax.tree.unflatten(structure, chosen)
 
 
 def _replace(target: State, index: Array, source: State, where: Bool[Array, " batch"]) -> State:

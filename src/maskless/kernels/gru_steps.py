@@ -1,11 +1,11 @@
-"""The GRU's loops with one GPU kernel per step: the product, the gates and all that is kept.
+"""The GRU's loops with one GPU kernel per step: the product, the gates and the writes.
 
 XLA computes the product of a step in one kernel and what follows from it in others, which wait for
 each other and pass everything through memory. Here each program computes a block of rows and
-columns of the next state (or, backwards, of the derivative by it) from whole rows of the state, so
-the kernel of the next step can only start after it: a step cannot be shorter than one launch.
+columns of the next state (or, backwards, of its cotangent) from whole rows of the state, so the
+kernel of the next step can only start after it: a step cannot be shorter than one launch.
 
-`maskless.kernels` says when it is used.
+Names are those of `maskless.kernels.gru`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Float
 
-from maskless.nets.gru import UNROLL, gates, slopes
+from maskless.kernels import gru
 
 
 class Sizes(NamedTuple):
@@ -39,76 +39,78 @@ class Sizes(NamedTuple):
 FORWARD, BACKWARD = Sizes(), Sizes(stages=4)
 LOG2_E = 1.4426950408889634
 COPIES = 16
-"""Of each sum of rows: the smallest product has as many rows, and one is wanted."""
+"""Of each sum of rows: the smallest product has as many rows, and one is needed."""
 
 
-def fits(batch: int, width: int) -> bool:
-    return all(
+def fits(recurrent: Array, candidate_bias: Array, *arrays: Array) -> bool:
+    """Called with the arguments of either loop: [..., batch, ...] comes third in both."""
+    batch, width = arrays[0].shape[-2], recurrent.shape[-2]
+    return recurrent.dtype == jnp.bfloat16 and all(
         batch % sizes.rows == 0 and width % max(sizes.columns, sizes.chunk) == 0
         for sizes in (FORWARD, BACKWARD)
     )
 
 
-def forward_loop(
-    kernel: Float[Array, "*runs width gates"],
+def gru_forward(
+    recurrent: Float[Array, "*runs width gates"],
     candidate_bias: Float[Array, "*runs width"],
     state: Float[Array, "*runs batch width"],
-    projected: Float[Array, "*runs time batch gates"],
+    wx: Float[Array, "*runs time batch gates"],
     reset: Bool[Array, "*runs time batch"],
     sizes: Sizes = FORWARD,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """The last state and those of all steps; and h before each and U h, for the derivative."""
+    """As `maskless.kernels.gru.gru_forward`."""
     *runs, time, _ = reset.shape
-    kernel, candidate_bias, state, projected, reset = _merge_runs(
-        len(runs), kernel, candidate_bias, state, projected, reset.astype(jnp.int32)
+    recurrent, candidate_bias, state, wx, reset = _merge_runs(
+        len(runs), recurrent, candidate_bias, state, wx, reset.astype(jnp.int32)
     )
-    states = jnp.empty((*reset.shape, state.shape[-1]), kernel.dtype)
+    states = jnp.empty((*reset.shape, state.shape[-1]), recurrent.dtype)
     state = jnp.where(reset[:, 0, :, None], 0.0, state)
-    remembered = jax.lax.dynamic_update_index_in_dim(
-        jnp.empty_like(states), state.astype(kernel.dtype), 0, axis=1
+    h = jax.lax.dynamic_update_index_in_dim(
+        jnp.empty_like(states), state.astype(recurrent.dtype), 0, axis=1
     )
-    recalled = jnp.empty(projected.shape, kernel.dtype)
-    given = kernel, candidate_bias, projected, reset
-    buffers = state, states, remembered, recalled
-    outputs = _all_steps(_forward_step, time, given, buffers, sizes, interpret)
+    uh = jnp.empty(wx.shape, recurrent.dtype)
+    operands = recurrent, candidate_bias, wx, reset
+    buffers = state, states, h, uh
+    outputs = _all_steps(_forward_step, time, operands, buffers, sizes, interpret)
     return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
 
-def backward_loop(
-    kernel: Float[Array, "*runs width gates"],
+def gru_backward(
+    recurrent: Float[Array, "*runs width gates"],
     candidate_bias: Float[Array, "*runs width"],
-    projected: Float[Array, "*runs time batch gates"],
+    wx: Float[Array, "*runs time batch gates"],
     reset: Bool[Array, "*runs time batch"],
-    remembered: Float[Array, "*runs time batch width"],
-    recalled: Float[Array, "*runs time batch gates"],
-    wanted_last: Float[Array, "*runs batch width"],
-    wanted: Float[Array, "*runs time batch width"],
+    h: Float[Array, "*runs time batch width"],
+    uh: Float[Array, "*runs time batch gates"],
+    d_last: Float[Array, "*runs batch width"],
+    d_states: Float[Array, "*runs time batch width"],
     sizes: Sizes = BACKWARD,
     interpret: bool = False,
 ) -> tuple[Array, ...]:
-    """The derivatives by the state before all steps, by U h and W x of each, and by both biases."""
+    """As `maskless.kernels.gru.gru_backward`."""
     *runs, time, batch = reset.shape
-    kept, *given = _merge_runs(
+    d_carry, *operands = _merge_runs(
         len(runs),
-        *(wanted_last, kernel, candidate_bias, projected, reset.astype(jnp.int32)),
-        *(remembered, recalled, wanted),
+        *(d_last, recurrent, candidate_bias, wx, reset.astype(jnp.int32)),
+        *(h, uh, d_states),
     )
-    kernel, reset, recalled = given[0], given[3], given[5]
-    by_recalled, by_projected = jnp.empty_like(recalled), jnp.empty_like(recalled)
-    width = wanted.shape[-1]
+    recurrent, reset, uh = operands[0], operands[3], operands[5]
+    d_uh, d_wx = jnp.empty_like(uh), jnp.empty_like(uh)
+    width = d_states.shape[-1]
     blocks = batch // sizes.rows
-    sums = jnp.empty((kernel.shape[0], blocks, time + COPIES - 1, 4 * width), jnp.float32)
-    buffers = kept, by_recalled, by_projected, sums
-    kept, by_recalled, by_projected, sums = _all_steps(
-        _backward_step, time, given, buffers, sizes, interpret
+    sums = jnp.empty((recurrent.shape[0], blocks, time + COPIES - 1, 4 * width), jnp.float32)
+    buffers = d_carry, d_uh, d_wx, sums
+    d_carry, d_uh, d_wx, sums = _all_steps(
+        _backward_step, time, operands, buffers, sizes, interpret
     )
-    through = jnp.einsum(
-        "rbj,rij->rbi", by_recalled[:, 0], kernel, preferred_element_type=jnp.float32
+    through_u = jnp.einsum(
+        "rbj,rij->rbi", d_uh[:, 0], recurrent, preferred_element_type=jnp.float32
     )
-    first = jnp.where(reset[:, 0, :, None], 0.0, kept + through)
-    by_biases = jnp.split(sums[:, :, :time].sum((1, 2)), [3 * width], axis=-1)
-    outputs = first, by_recalled, by_projected, *by_biases
+    d_first = jnp.where(reset[:, 0, :, None], 0.0, d_carry + through_u)
+    d_biases = jnp.split(sums[:, :, :time].sum((1, 2)), [3 * width], axis=-1)
+    outputs = d_first, d_uh, d_wx, *d_biases
     return tuple(x.reshape(*runs, *x.shape[1:]) for x in outputs)
 
 
@@ -120,18 +122,18 @@ def _merge_runs(axes: int, *arrays: Array) -> tuple[Array, ...]:
 def _all_steps(
     body: Callable,
     time: int,
-    given: Sequence[Array],
+    operands: Sequence[Array],
     buffers: tuple[Array, ...],
     sizes: Sizes,
     interpret: bool,
 ) -> tuple[Array, ...]:
     """The buffers after `time` steps, which change them in place.
 
-    A step computes by itself which one it is, from the iteration of the loop and a constant: done
-    here, it would be one more kernel for each.
+    A step computes its own number from the iteration of the loop and a constant: computed here, it
+    would be one more kernel per step.
     """
     runs, batch, width = buffers[0].shape
-    steps, first = gcd(time, UNROLL), 2 + len(given)
+    steps, first = gcd(time, gru.UNROLL), 2 + len(operands)
     call = pl.pallas_call(
         partial(body, sizes=sizes, steps=steps),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in buffers],
@@ -145,7 +147,7 @@ def _all_steps(
     def iteration(i: Array, buffers: tuple[Array, ...]) -> tuple[Array, ...]:
         for step in range(steps):
             numbers = jnp.reshape(i, 1), np.array([step], np.int32)
-            buffers = tuple(call(*numbers, *given, *buffers))
+            buffers = tuple(call(*numbers, *operands, *buffers))
         return buffers
 
     return jax.lax.fori_loop(0, time // steps, iteration, buffers)
@@ -174,7 +176,7 @@ def _tanh(x: Array) -> Array:
 
 
 def _read_once(ref: Any, *index: Any) -> Array:
-    """What no step after this one needs: the cache should keep the weights instead."""
+    """Reads what no later step needs: the cache should keep the weights instead."""
     return triton.load(ref.at[index], eviction_policy="evict_first")
 
 
@@ -183,74 +185,75 @@ def _write_once(ref: Any, *index: Any, value: Array) -> None:
 
 
 def _forward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: int) -> None:
-    kernel, bias, projected, reset = refs[:4]
-    state, states, remembered, recalled = refs[8:]  # refs[4:8] are the same memory
+    recurrent, bias, wx, reset = refs[:4]
+    state, states, h, uh = refs[8:]  # refs[4:8] are the same memory
     last, width = states.shape[1] - 1, states.shape[-1]
     t = iteration[0] * steps + step[0]
     run, _, rows, columns = _block(sizes, width)
     own, *_ = columns = columns[:3]
-    # Asked for before the product, which it then travels beside.
-    starts_anew = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
-    inputs = [_read_once(projected, run, t, rows, c) for c in columns]
+    # Read before the product, so that the memory works while the product is computed.
+    resets_next = (reset[run, jnp.minimum(t + 1, last), rows] != 0) & (t < last)
+    inputs = [_read_once(wx, run, t, rows, c) for c in columns]
     own_bias, before = bias[run, own][None], state[run, rows, own]
 
     def add(k: Array, sums: list[Array]) -> list[Array]:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
-        h = remembered[run, t, rows, chunk]
-        return [s + _product(h, kernel[run, chunk, c]) for s, c in zip(sums, columns, strict=True)]
+        h_chunk = h[run, t, rows, chunk]
+        return [
+            s + _product(h_chunk, recurrent[run, chunk, c])
+            for s, c in zip(sums, columns, strict=True)
+        ]
 
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
     sums = jax.lax.fori_loop(0, width // sizes.chunk, add, [zeros] * 3)
-    rounded = [x.astype(recalled.dtype) for x in sums]
-    _, z, n, _ = gates(inputs, rounded, own_bias, _sigmoid, _tanh)
+    rounded = [x.astype(uh.dtype) for x in sums]
+    _, z, n, _ = gru.gates(inputs, rounded, own_bias, _sigmoid, _tanh)
     after = (1.0 - z) * n + z * before
     for c, x in zip(columns, rounded, strict=True):
-        _write_once(recalled, run, t, rows, c, value=x)
+        _write_once(uh, run, t, rows, c, value=x)
     _write_once(states, run, t, rows, own, value=after)
-    after = jnp.where(starts_anew[:, None], 0.0, after)
+    after = jnp.where(resets_next[:, None], 0.0, after)
     state[run, rows, own] = after
 
     @pl.when(t < last)
-    def keep_for_the_next_step() -> None:
-        remembered[run, t + 1, rows, own] = after.astype(remembered.dtype)
+    def store_h() -> None:
+        h[run, t + 1, rows, own] = after.astype(h.dtype)
 
 
 def _backward_step(iteration: Any, step: Any, *refs: Any, sizes: Sizes, steps: int) -> None:
     """First the product of the step after this one, then the gates of this one."""
-    kernel, bias, projected, reset, remembered, recalled, wanted = refs[:7]
-    kept, by_recalled, by_projected, sums = refs[11:]  # refs[7:11] are the same memory
-    last, width = wanted.shape[1] - 1, wanted.shape[-1]
+    recurrent, bias, wx, reset, h, uh, d_states = refs[:7]
+    d_carry, d_uh, d_wx, sums = refs[11:]  # refs[7:11] are the same memory
+    last, width = d_states.shape[1] - 1, d_states.shape[-1]
     t = last - (iteration[0] * steps + step[0])
     run, row, rows, columns = _block(sizes, width)
     own = columns[0]
-    following = jnp.minimum(t + 1, last)
-    # As in a step forward: asked for before the product.
-    inputs, states = (
-        [_read_once(x, run, t, rows, c) for c in columns[:3]] for x in (projected, recalled)
-    )
-    before, wanted_now = (_read_once(x, run, t, rows, own) for x in (remembered, wanted))
-    own_bias, later = bias[run, own][None], kept[run, rows, own]
+    next_t = jnp.minimum(t + 1, last)
+    # As in a forward step: read before the product.
+    inputs, states = ([_read_once(x, run, t, rows, c) for c in columns[:3]] for x in (wx, uh))
+    h_block, d_output = (_read_once(x, run, t, rows, own) for x in (h, d_states))
+    own_bias, d_later = bias[run, own][None], d_carry[run, rows, own]
 
     def add(k: Array, total: Array) -> Array:
         chunk = pl.ds(k * sizes.chunk, sizes.chunk)
-        through = by_recalled[run, following, rows, chunk]
-        return total + _product(through, kernel[run, own, chunk], weights_axis=1)
+        d_uh_chunk = d_uh[run, next_t, rows, chunk]
+        return total + _product(d_uh_chunk, recurrent[run, own, chunk], weights_axis=1)
 
     zeros = jnp.zeros((sizes.rows, sizes.columns), jnp.float32)
-    through = jax.lax.fori_loop(0, 3 * width // sizes.chunk, add, zeros)
+    through_u = jax.lax.fori_loop(0, 3 * width // sizes.chunk, add, zeros)
     # Nothing follows the last step: what the product has read there is not yet written.
     is_last = t == last
-    later += jnp.where(is_last, 0.0, through)
-    goes_on = is_last | (reset[run, following, rows][:, None] == 0)
-    total = wanted_now + jnp.where(goes_on, later, 0.0)
-    r, z, n, inner = gates(inputs, states, own_bias, _sigmoid, _tanh)
-    by_r, by_z, by_recalled_n, by_n = slopes(total, before, r, z, n, inner)
-    for c, x in zip(columns[:3], (by_r, by_z, by_recalled_n), strict=True):
-        by_recalled[run, t, rows, c] = x.astype(by_recalled.dtype)
-    for c, x in zip(columns[:3], (by_r, by_z, by_n), strict=True):
-        _write_once(by_projected, run, t, rows, c, value=x)
-    kept[run, rows, own] = total * z
-    _write_sums(sums, (run, row, pl.ds(t, COPIES)), columns, (by_r, by_z, by_n, by_recalled_n))
+    d_later += jnp.where(is_last, 0.0, through_u)
+    same_episode = is_last | (reset[run, next_t, rows][:, None] == 0)
+    d_state = d_output + jnp.where(same_episode, d_later, 0.0)
+    r, z, n, inner = gru.gates(inputs, states, own_bias, _sigmoid, _tanh)
+    d_r, d_z, d_uh_n, d_wx_n = gru.gate_cotangents(d_state, h_block, r, z, n, inner)
+    for c, x in zip(columns[:3], (d_r, d_z, d_uh_n), strict=True):
+        d_uh[run, t, rows, c] = x.astype(d_uh.dtype)
+    for c, x in zip(columns[:3], (d_r, d_z, d_wx_n), strict=True):
+        _write_once(d_wx, run, t, rows, c, value=x)
+    d_carry[run, rows, own] = d_state * z
+    _write_sums(sums, (run, row, pl.ds(t, COPIES)), columns, (d_r, d_z, d_wx_n, d_uh_n))
 
 
 def _write_sums(sums: Any, index: Any, columns: list[Any], parts: Sequence[Array]) -> None:

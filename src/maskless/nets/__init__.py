@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import flax.linen as nn
+
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.base import PRECISIONS, Carry, Network, apply
+from maskless.nets.base import PRECISIONS, Carry, Network, apply, is_recurrent
+from maskless.nets.contract import check_network
 from maskless.nets.encoders import Encoder, ModuleEncoder
 from maskless.nets.glyphs import GlyphEncoder
 from maskless.nets.gru import GRU
-from maskless.nets.heads import Heads
+from maskless.nets.heads import Heads, complete
 from maskless.nets.hybrid import Hybrid
 from maskless.nets.mlp import MLP
 from maskless.nets.rnd import RandomNetworkDistillation
@@ -54,20 +57,27 @@ def as_network(
     net: Any,
     *,
     num_actions: int,
-    encoder: Any,
-    width: int | None,
-    precision: str,
-    observation: Any = None,
-) -> Network:
-    if isinstance(net, str):
-        return make_net(
-            net, num_actions=num_actions, encoder=encoder, width=width, precision=precision
+    encoder: Encoder | nn.Module | str = "flat",
+    width: int | None = None,
+    precision: str = "float32",
+) -> Any:
+    """The network that `net` stands for.
+
+    `net`: a name of `make_net`; a Flax module that keeps the network contract (nets/base.py), which
+    is used as it is; or any other Flax module, observation [time, batch, ...] -> [time, batch, n],
+    which becomes the encoder of an MLP. `encoder`: the environment's, or a Flax module like that.
+    """
+    if isinstance(net, nn.Module):
+        if hasattr(net, "initial_carry"):
+            return net
+        net, encoder = "mlp", net
+    if isinstance(encoder, nn.Module):
+        encoder = ModuleEncoder(encoder)
+    if not isinstance(net, str):
+        raise MasklessError(
+            f"A network is a name ({', '.join(NETS)}) or an instance of a Flax module, not {net!r}."
         )
-    if hasattr(net, "initial_carry"):
-        return net
-    return make_net(
-        "mlp", num_actions=num_actions, encoder=ModuleEncoder(net), width=width, precision=precision
-    )
+    return make_net(net, num_actions=num_actions, encoder=encoder, width=width, precision=precision)
 
 
 __all__ = [
@@ -84,5 +94,8 @@ __all__ = [
     "RandomNetworkDistillation",
     "apply",
     "as_network",
+    "check_network",
+    "complete",
+    "is_recurrent",
     "make_net",
 ]

@@ -6,11 +6,33 @@ written once.
     params = net.init(key, carry, obs, reset)
     carry, heads = net.apply(params, carry, obs, reset)      # obs and reset: [time, batch, ...]
 
-Stepping one by one and applying a whole sequence give the same numbers.
+Stepping one by one and applying a whole sequence give the same numbers. `reset[t]` True means that
+a new episode starts at t, and nothing from before may matter.
+
+A network of your own is any Flax module with these two methods:
+
+    class Linear(nn.Module):
+        num_actions: int
+
+        @nn.nowrap
+        def initial_carry(self, batch):
+            return ()                                        # nothing is remembered
+
+        @nn.compact
+        def __call__(self, carry, obs, reset):
+            x = nn.relu(nn.Dense(64)(obs))
+            return carry, Heads(
+                logits=nn.Dense(self.num_actions)(x),
+                value=nn.Dense(1)(x)[..., 0],
+                validity=nn.Dense(self.num_actions)(x),
+                features=x,
+            )
+
+A carry is a pytree whose leaves all begin with the batch axis. `nets.check_network` says in a
+sentence what does not fit.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -20,14 +42,14 @@ from jaxtyping import Array, Bool, PyTree
 
 from maskless.errors import MasklessError
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Heads
+from maskless.nets.heads import Heads, complete
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
-Carry = Any  # a pytree whose leaves all begin with the batch axis
+Carry = Any
 
 
 class Network(nn.Module):
-    """What all networks have in common; every field is a plain value."""
+    """What maskless's own networks have in common; every field is a plain value."""
 
     num_actions: int
     encoder: Encoder = Encoder()
@@ -35,16 +57,16 @@ class Network(nn.Module):
     precision: str = "float32"
     """What the layers compute in. Weights, memories and outputs are float32 always."""
 
-    default_hyperparameters: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Where this network needs other ones than `Hyperparameters` has."""
-    cpu_width: ClassVar[int] = 128
-    """The width of the preset for CPUs."""
-    rollout_unit: ClassVar[int] = 1
-    """The length of a rollout must be a multiple of this."""
     recurrent: ClassVar[bool] = True
     """False: nothing is remembered, so that samples may be shuffled in time."""
     width_unit: ClassVar[int] = 1
     """`width` must be a multiple of this."""
+    cpu_width: ClassVar[int] = 128
+    """The width of the preset for two CPU cores."""
+    rollout_unit: ClassVar[int] = 1
+    """The length of a rollout must be a multiple of this."""
+    default_hyperparameters: ClassVar[Mapping[str, Any]] = {}
+    """Where the paper's numbers for this network differ from those for its MLP."""
 
     @property
     def dtype(self) -> Any:
@@ -59,6 +81,12 @@ class Network(nn.Module):
     ) -> tuple[Carry, Heads]:
         """`reset[t]` True: a new episode starts at t, and nothing from before matters."""
         raise NotImplementedError
+
+
+def is_recurrent(net: Any) -> bool:
+    """Whether the network remembers anything: what it says itself, or whether it has a carry."""
+    carry = jax.eval_shape(lambda: net.initial_carry(1))
+    return bool(getattr(net, "recurrent", jax.tree.leaves(carry)))
 
 
 def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None:
@@ -77,12 +105,8 @@ def check_sequence(obs: PyTree[Array], reset: Bool[Array, "time batch"]) -> None
 
 
 def apply(
-    net: Network,
-    params: Any,
-    carry: Carry,
-    obs: PyTree[Array],
-    reset: Bool[Array, "time batch"],
+    net: Any, params: Any, carry: Carry, obs: PyTree[Array], reset: Bool[Array, "time batch"]
 ) -> tuple[Carry, Heads]:
-    """The network on sequences [time, batch, ...]."""
+    """Any network on sequences [time, batch, ...], with all of its heads."""
     outputs: Any = net.apply(params, carry, obs, reset)
-    return outputs
+    return outputs[0], complete(outputs[1])

@@ -37,6 +37,11 @@ class Encoder:
         """What can make a state new, for random network distillation."""
         return flatten(obs, dtype)
 
+    def for_policy(self) -> "Encoder":
+        """The encoder of a policy, which reads observations and nothing that was recorded of
+        them."""
+        return self
+
     def rebuild(self, fields: Mapping[str, Any]) -> PyTree:
         """The observation from its arrays by name, in the order of its leaves."""
         return tuple(fields.values())
@@ -52,7 +57,16 @@ class ModuleEncoder(Encoder):
     def __call__(
         self, obs: PyTree[Array], *, num_actions: int, width: int, dtype: Any
     ) -> Float[Array, "time batch features"]:
-        return self.module.clone(parent=nn.module._context.module_stack[-1], name="module")(obs)
+        # A copy that belongs to the Flax module in whose call we are, as any module made here does.
+        features = self.module.copy(name="module")(obs)
+        sequence = jax.tree.leaves(obs)[0].shape[:2]
+        if not isinstance(features, jax.Array) or features.shape[:-1] != sequence:
+            raise MasklessError(
+                f"An encoder must give one array [time, batch, features], here {list(sequence)} and"
+                f" a number of features; {type(self.module).__name__} gives"
+                f" {jax.tree.map(jnp.shape, features)}."
+            )
+        return features.astype(dtype or jnp.float32)
 
 
 class Encoded(nn.Module):

@@ -6,18 +6,19 @@ these games can be loaded without them.
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Integer, Shaped, UInt8
+from jaxtyping import Array, Float, Integer
 
 from maskless import kernels
 from maskless.errors import MasklessError
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Weights, linear, rectified
+from maskless.nets.layers import Weights, linear, linear_relu
 from maskless.nets.orthogonal import orthogonal
 
 CROP, NUM_BLSTATS, NUM_MESSAGES = 9, 27, 42
@@ -71,7 +72,8 @@ class GlyphEncoder(Encoder):
 
 
 class GlyphNet(nn.Module):
-    """What the hero sees, hears, is and last did: four encodings, projected to one vector."""
+    """Four encodings, of the map, the blstats, the message and the last action, projected to one
+    vector."""
 
     num_actions: int
     width: int = 256
@@ -86,30 +88,33 @@ class GlyphNet(nn.Module):
         messages = Embedding(NUM_MESSAGES, 128, name="message").table
         # One id more than there are actions: none yet.
         actions = Embedding(self.num_actions + 1, 16, name="action").table
-        widths = [x.shape[-1] for x in (glyphs, messages, blstats, actions)]
-        kernel, bias = Weights(sum(widths), self.width, orthogonal(1.0), name="project")()
-        of_glyphs, of_messages, of_blstats, of_actions = jnp.split(kernel, np.cumsum(widths[:-1]))
-        # What the layer makes of each message and action is computed once for all who have it.
-        rows = (
-            of_glyphs,
-            of_blstats,
-            projected(messages, of_messages),
-            projected(actions, of_actions),
-        )
-        parts = (
-            glyphs,
-            blstats,
-            jax.nn.one_hot(jnp.asarray(obs.message), len(messages), dtype=dtype),
-            jax.nn.one_hot(jnp.asarray(obs.previous_action), len(actions), dtype=dtype),
-        )
-        return linear(jnp.concatenate(parts, axis=-1), jnp.concatenate(rows), bias)
+        inputs = sum(x.shape[-1] for x in (glyphs, messages, blstats, actions))
+        kernel, bias = Weights(inputs, self.width, orthogonal(1.0), name="project")()
+        message = messages, jnp.asarray(obs.message)
+        action = actions, jnp.asarray(obs.previous_action)
+        return project_parts(kernel, bias, glyphs, blstats, message, action)
 
 
-def projected(
-    table: Float[Array, "ids channels"], kernel: Float[Array, "channels features"]
-) -> Float[Array, "ids features"]:
-    """The table of a linear layer on embeddings."""
-    return jnp.matmul(table, kernel, precision=jax.lax.Precision.HIGHEST)
+@kernels.dispatch
+def project_parts(
+    kernel: Float[Array, "inputs width"],
+    bias: Float[Array, " width"],
+    glyphs: Float[Array, "time batch map"],
+    blstats: Float[Array, "time batch blstats"],
+    message: tuple[Float[Array, "ids channels"], Integer[Array, "time batch"]],
+    action: tuple[Float[Array, "ids channels"], Integer[Array, "time batch"]],
+) -> Float[Array, "time batch width"]:
+    """A linear layer on all four; `message` and `action`: the embedding's table and the ids."""
+    of_message, of_action = (embed(*x, glyphs.dtype) for x in (message, action))
+    features = jnp.concatenate([glyphs, of_message, blstats, of_action], axis=-1)
+    return linear(features, kernel, bias)
+
+
+def embed(
+    table: Float[Array, "ids channels"], ids: Integer[Array, "..."], dtype: Any
+) -> Float[Array, "... channels"]:
+    """The table's rows with these ids; ids outside the table give zeros."""
+    return jax.nn.one_hot(ids, len(table), dtype=dtype) @ table.astype(dtype)
 
 
 def check_glyphs(obs: Any) -> None:
@@ -140,87 +145,13 @@ class GlyphMap(nn.Module):
     @nn.compact
     def __call__(self, glyphs: Integer[Array, "time batch 9 9"]) -> Float[Array, "time batch 128"]:
         # One axis for all samples: time * batch of them make one large product per layer.
-        x = self._embed_and_convolve(glyphs.reshape(-1, CROP, CROP))
-        x = self._convolve(x.reshape(-1, 4 * 4 * 64))
-        kernel, bias = Weights(x.shape[-1], 128, name="Dense_2")()
-        return rectified(x, kernel, bias).reshape(*glyphs.shape[:2], -1)
-
-    def _embed_and_convolve(
-        self, ids: Integer[Array, "samples 9 9"]
-    ) -> Float[Array, "samples 4 4 64"]:
-        dtype = self.dtype or jnp.float32
+        ids = glyphs.reshape(-1, CROP, CROP)
         table = Embedding(GLYPH_IDS, 32, name="Embedding_0").table[:GLYPHS_IN_USE]
         kernel, bias = Weights(9 * 32, 64, name="Dense_0")()
-        tables = tables_of_places(table, kernel).astype(dtype)
-        if dtype == jnp.bfloat16 and kernels.wanted():
-            from maskless.kernels.glyph_rows import fits, keys_of, rectified_rows
-
-            if fits(4 * 4 * len(ids)):
-                places = [x.reshape(-1) for x in _taps(ids)]
-                return rectified_rows(tables, keys_of(places, GLYPHS_IN_USE), bias)
-        return rectified(*one_hots_and_rows(tables, _windows(ids[..., None]), dtype), bias)
-
-    def _convolve(self, x: Float[Array, "samples 1024"]) -> Float[Array, "samples 512"]:
-        kernel, bias = Weights(9 * 64, 128, name="Dense_1")()
-        # Not `rectified`: only a bias that is a parameter itself becomes part of a product.
-        matrix = kernel_of_the_map(kernel.astype(x.dtype))
-        return nn.relu(x @ matrix + jnp.tile(bias, 4).astype(x.dtype))
-
-
-def tables_of_places(
-    table: Float[Array, "ids channels"], kernel: Float[Array, "window features"]
-) -> Float[Array, "places ids features"]:
-    """What a dense layer on windows of embeddings makes of each id in each place of a window.
-
-    Both are linear. With these tables, neither embeddings nor windows of them are ever written,
-    and no gradient has to find its way back through windows.
-    """
-    places = kernel.reshape(-1, table.shape[-1], kernel.shape[-1])
-    return jnp.einsum("ic,pcf->pif", table, places, precision=jax.lax.Precision.HIGHEST)
-
-
-def kernel_of_the_map(
-    kernel: Float[Array, "window features"],
-) -> Float[Array, "inputs outputs"]:
-    """The 3 x 3 convolution from 4 x 4 to 2 x 2 (stride 2, padding 1) as one matrix, with zeros.
-
-    A product of whole maps with it multiplies 1.8 times as often as one of windows, but windows
-    are 2.25 times as large as the map: they would have to be written, read, and added up again
-    into the map's gradient.
-    """
-    features = kernel.shape[-1]
-    around = jnp.pad(kernel.reshape(3, 3, -1, features), ((1, 2), (1, 2), (0, 0), (0, 0)))
-    # What each of the four outputs reads of the map: the upper ones miss the kernel's first row,
-    # and the left ones its first column.
-    parts = [
-        around[row : row + 4, column : column + 4].reshape(-1, features)
-        for row in (2, 0)
-        for column in (2, 0)
-    ]
-    # Written once: XLA would put it together anew in every tile of the product.
-    return jax.lax.optimization_barrier(jnp.concatenate(parts, axis=-1))
-
-
-def _windows(
-    x: Shaped[Array, "samples rows columns channels"],
-) -> Shaped[Array, "samples new_rows new_columns window"]:
-    """The 3 x 3 windows of a convolution with stride 2, flattened.
-
-    A dense layer on them is the convolution. Written as a product because runs are trained side
-    by side with vmap, where convolutions with kernels of their own become grouped ones, and
-    products only batched.
-    """
-    return jnp.concatenate(_taps(x), axis=-1)
-
-
-def _taps(x: Shaped[Array, "samples rows columns ..."]) -> list[Array]:
-    """What each of the nine places of such a window sees."""
-    size = x.shape[1] - 2  # of the rows and columns where a window may begin
-    return [
-        x[:, row : row + size : 2, column : column + size : 2]
-        for row in range(3)
-        for column in range(3)
-    ]
+        x = embed_and_convolve(ids, table, kernel, bias, self.dtype or jnp.float32)
+        x = convolve_padded(x, *Weights(9 * 64, 128, name="Dense_1")())
+        x = linear_relu(x.reshape(-1, 2 * 2 * 128), *Weights(2 * 2 * 128, 128, name="Dense_2")())
+        return x.reshape(*glyphs.shape[:2], -1)
 
 
 class Embedding(nn.Module):
@@ -233,20 +164,42 @@ class Embedding(nn.Module):
         self.table = self.param("table", nn.initializers.normal(1.0), (self.ids, self.width))
 
 
-def one_hots_and_rows(
-    tables: Float[Array, "places ids width"], ids: Integer[Array, "... places"], dtype: Any
-) -> tuple[Float[Array, "... rows"], Float[Array, "rows width"]]:
-    """Two matrices whose product is the sum of the rows with these ids, one of each table.
+@kernels.dispatch
+def embed_and_convolve(
+    glyphs: Integer[Array, "samples 9 9"],
+    table: Float[Array, "ids channels"],
+    kernel: Float[Array, "window features"],
+    bias: Float[Array, " features"],
+    dtype: Any,
+) -> Float[Array, "samples 4 4 features"]:
+    """Embedding, 3 x 3 convolution with stride 2, ReLU. Ids outside the table give zeros."""
+    return nn.relu(convolve(embed(table, glyphs, dtype), kernel, padding=0) + bias.astype(dtype))
 
-    Ids outside a table give zeros. A product instead of a lookup: the gradient of a lookup adds
-    millions of rows into very few, one after the other, and on a GPU in an order that changes from
-    run to run.
-    """
-    rows, width = tables.shape[1:]
-    missing = -rows % 8  # tensor cores read eight bfloat16 at once
-    tables = jnp.pad(tables.astype(dtype), ((0, 0), (0, missing), (0, 0)))
-    chosen = jax.nn.one_hot(ids, rows + missing, dtype=dtype)
-    return chosen.reshape(*ids.shape[:-1], -1), tables.reshape(-1, width)
+
+@kernels.dispatch
+def convolve_padded(
+    x: Float[Array, "samples 4 4 channels"],
+    kernel: Float[Array, "window features"],
+    bias: Float[Array, " features"],
+) -> Float[Array, "samples 2 2 features"]:
+    """3 x 3 convolution with stride 2 and one row and column of zeros around the map, ReLU."""
+    return nn.relu(convolve(x, kernel, padding=1) + bias.astype(x.dtype))
+
+
+def convolve(
+    x: Float[Array, "samples rows columns channels"],
+    kernel: Float[Array, "window features"],
+    *,
+    padding: int,
+) -> Float[Array, "samples new_rows new_columns features"]:
+    """3 x 3 with stride 2; `kernel`: rows, columns and channels of a window in one axis."""
+    return jax.lax.conv_general_dilated(
+        x,
+        kernel.reshape(3, 3, x.shape[-1], -1).astype(x.dtype),
+        window_strides=(2, 2),
+        padding=[(padding, padding)] * 2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
 
 
 class BlstatsEncoder(nn.Module):
@@ -257,46 +210,25 @@ class BlstatsEncoder(nn.Module):
     @nn.compact
     def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
         scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
-        # Written once: XLA would fetch and scale them anew for everything that reads them.
-        scaled = jax.lax.optimization_barrier(scaled)
         kernel, bias = Weights(scaled.shape[-1], 128, name="Dense_0")()
-        return jnp.concatenate([rectified(scaled, kernel, bias), scaled], axis=-1)
+        return jnp.concatenate([linear_relu(scaled, kernel, bias), scaled], axis=-1)
 
 
-def novelty_view(obs: Any, dtype: Any = None) -> Float[Array, "time batch features"]:
+_VIEW_WIDTH = 2112
+"""One-hots of 81 glyphs, the message, and the hero's column and row, then empty places: a multiple
+of 64, as tensor cores like it."""
+
+
+def novelty_view(obs: Any, dtype: Any = None) -> Float[Array, "time batch 2112"]:
     """What can make a state new: what the hero sees and hears, but of his numbers only where he is.
 
     The blstats hold the turn, and with it every state would be new for ever. Without the
     position, on the other hand, one corridor looks like any other, and none is worth going to.
     """
     check_glyphs(obs)
-    of_glyphs, *sizes = _view_sizes()
-    glyphs = _bits(jnp.asarray(obs.glyphs).reshape(*obs.message.shape, -1), of_glyphs)
-    rest, start = jnp.zeros((), jnp.uint8), 0
-    for ids, size in zip(
-        (obs.message, obs.blstats[..., 0], obs.blstats[..., 1]), sizes, strict=True
-    ):
-        columns = jnp.where((ids >= 0) & (ids < size), jnp.int32(start) + ids, -1)
-        rest |= _bits(columns, sum(sizes))
-        start += size
-    bits = jnp.concatenate([glyphs.reshape(*rest.shape[:-1], -1), rest], axis=-1)
-    # On a GPU, XLA writes one-hots of several sizes side by side byte by byte. There are fewer
-    # bytes of bits, and what is made of them is written faster.
-    bits = jax.lax.optimization_barrier(bits)
-    one_hots = (bits[..., None] >> jnp.arange(8, dtype=jnp.uint8)) & 1 > 0
-    # The view is most of what the two networks read: it is written in `dtype` from the start (or as
-    # bytes, which they convert), and as wide as tensor cores like it.
-    return one_hots.reshape(*bits.shape[:-1], -1).astype(dtype or jnp.float32)
-
-
-def _bits(ids: Integer[Array, "..."], size: int) -> UInt8[Array, "... bytes"]:
-    """One-hots of this size as bits, eight to a byte. Ids outside give zeros."""
-    ids = ids[..., None].astype(jnp.int32)
-    return jnp.where(ids >> 3 == jnp.arange(size // 8), 1 << (ids & 7), 0).astype(jnp.uint8)
-
-
-def _view_sizes() -> tuple[int, int, int, int]:
-    """Of the one-hots: of each glyph, the message, the column and the row. There are 21 rows; the
-    places after them stay empty and make the whole view a multiple of 64 wide."""
-    width = CROP * CROP * GLYPHS_IN_USE + NUM_MESSAGES + 80 + 21
-    return GLYPHS_IN_USE, NUM_MESSAGES, 80, 21 + -width % 64
+    one_hot = partial(jax.nn.one_hot, dtype=dtype or jnp.float32)
+    glyphs = one_hot(obs.glyphs, GLYPHS_IN_USE).reshape(*obs.message.shape, -1)
+    message, column = one_hot(obs.message, NUM_MESSAGES), one_hot(obs.blstats[..., 0], 80)
+    rest = _VIEW_WIDTH - sum(x.shape[-1] for x in (glyphs, message, column))
+    row = one_hot(obs.blstats[..., 1], rest)
+    return jnp.concatenate([glyphs, message, column, row], axis=-1)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -12,7 +11,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoded
-from maskless.nets.heads import Heads, Outputs, Trunk, dense
+from maskless.nets.heads import Heads, Outputs
+from maskless.nets.layers import Trunk, dense
 from maskless.nets.s5 import S5Stack
 from maskless.nets.transformer import GatedTransformerXL, Memory, empty_memory
 
@@ -43,11 +43,13 @@ class Hybrid(Network):
     s5_layers: int = 5
 
     width_unit: ClassVar[int] = HEADS
-    default_hyperparameters: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"rollout": 128, "discount": 0.999, "entropy": 0.002}
-    )
     cpu_width: ClassVar[int] = 64
     rollout_unit: ClassVar[int] = 64
+    default_hyperparameters: ClassVar[Mapping[str, Any]] = {
+        "rollout": 128,
+        "discount": 0.999,
+        "entropy": 0.002,
+    }
 
     @nn.nowrap
     def initial_carry(self, batch: int) -> HybridCarry:

@@ -7,7 +7,8 @@ from jaxtyping import Array, Bool, PyTree
 
 from maskless.nets.base import Network, check_sequence
 from maskless.nets.encoders import Encoded
-from maskless.nets.heads import Heads, Outputs, Trunk
+from maskless.nets.heads import Heads, Outputs
+from maskless.nets.layers import Trunk
 
 
 class MLP(Network):

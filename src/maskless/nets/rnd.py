@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from maskless.nets.encoders import Encoder
-from maskless.nets.heads import Trunk, dense
+from maskless.nets.layers import Trunk, dense
 
 
 class RandomNetworkDistillation(nn.Module):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, PRNGKeyArray
 
-from maskless.nets.heads import product
+from maskless.nets.layers import product
 
 Pair = tuple[Array, Array]
 
@@ -124,8 +124,8 @@ def linear_scan(factor: Pair, state: Pair, drive: Pair, reset: Bool[Array, "time
     factor: [states]; state (x before the first step): [batch, states]; drive and result:
     [time, batch, states].
     """
-    over = reset[..., None]
-    factors = jnp.where(over, 0.0, factor[0]), jnp.where(over, 0.0, factor[1])
+    resets = reset[..., None]
+    factors = jnp.where(resets, 0.0, factor[0]), jnp.where(resets, 0.0, factor[1])
     since_start, driven = _compose(factors, drive)
     carried = times(since_start, state)
     return carried[0] + driven[0], carried[1] + driven[1]

@@ -63,8 +63,8 @@ class GatedTransformerXL(nn.Module):
         hidden = nn.relu(nn.Dense(self.width, name="feed_forward", dtype=self.dtype)(hidden))
         hidden = nn.Dense(self.width, name="feed_back", dtype=self.dtype)(hidden)
         x = Gate(dtype=self.dtype, name="feed_forward_gate")(x, hidden)
-        kept = slice(-memory.inputs.shape[1], None)
-        memory = Memory(past[:, kept], episode[:, kept] == episode[:, -1:])
+        newest = slice(-memory.inputs.shape[1], None)
+        memory = Memory(past[:, newest], episode[:, newest] == episode[:, -1:])
         return memory, jnp.swapaxes(x, 0, 1)
 
     def _attend(self, past: Array, x: Array, episode: Array, *, length: int) -> Array:
@@ -135,21 +135,21 @@ class RelativeAttention(nn.Module):
         # q . (K x) = (K' q) . x, and the mean of V x is V times the mean of x. So only queries
         # are projected, never the tokens: an acting agent has one query and a memory of tokens,
         # which it would otherwise project anew in every step.
-        asked = einsum("nthe,dhe->nthd", queries + content_bias, key)
-        by_content = einsum("nthd,nsd->nhts", asked, tokens)
+        projected = einsum("nthe,dhe->nthd", queries + content_bias, key)
+        by_content = einsum("nthd,nsd->nhts", projected, tokens)
         distances = einsum("kd,dhe->khe", _sinusoids(length, width), position)
         by_distance = einsum("nthe,khe->nhtk", queries + position_bias, distances)
         scores = (by_content + _skew(by_distance)) / np.sqrt(width // self.heads)
         weights = jax.nn.softmax(jnp.where(visible[:, None], scores, _HIDDEN), axis=-1)
         mixed = einsum("nhts,nsd->nthd", weights, tokens)
-        answers = einsum("nthd,dhe->nthe", mixed, value)
+        attended = einsum("nthd,dhe->nthe", mixed, value)
         out = nn.Dense(width, use_bias=False, name="out", dtype=self.dtype)
-        return out(answers.reshape(-1, size, width))
+        return out(attended.reshape(-1, size, width))
 
 
-def _einsum(dtype: Any, how: str, *operands: Array | np.ndarray) -> Array:
+def _einsum(dtype: Any, subscripts: str, *operands: Array | np.ndarray) -> Array:
     """Computed in `dtype`, given in float32."""
-    return jnp.einsum(how, *(jnp.asarray(x, dtype) for x in operands)).astype(jnp.float32)
+    return jnp.einsum(subscripts, *(jnp.asarray(x, dtype) for x in operands)).astype(jnp.float32)
 
 
 _per_head = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from maskless import masking
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets import Carry, Heads
+from maskless.nets import Carry, Heads, apply
 from maskless.policy.artifact import Artifact, describe_policy, read_artifact, write_artifact
 from maskless.policy.observations import PolicyEnvironment, match, rebuild
 from maskless.policy.overrides import Overruling
@@ -133,7 +133,7 @@ class Policy:
         """One step of the network. `leaves`: the observation in the order of `fields`."""
         encoder = getattr(self.net, "encoder", None)
         observation = rebuild(encoder, self.fields, [x[None] for x in leaves])
-        outputs: Any = self.net.apply(params, carry, observation, reset[None])
+        outputs = apply(self.net, params, carry, observation, reset[None])
         return outputs[0], jax.tree.map(lambda x: x[0], outputs[1])
 
     def predict_mask(

@@ -38,7 +38,7 @@ def describe_net(net: Any, num_actions: int) -> dict[str, Any]:
     name = next((name for name, kind in NETS.items() if type(net) is kind), CUSTOM)
     if name == CUSTOM:
         return {"name": CUSTOM, "class": _class_name(net), "num_actions": num_actions}
-    encoder = net.encoder
+    encoder = net.encoder.for_policy()
     own = ENCODERS.get(encoder.name) != encoder
     entry = {
         "name": name,

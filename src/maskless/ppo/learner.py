@@ -18,7 +18,7 @@ from maskless.diagnostics import classifier, correlation, suppression
 from maskless.envs.base import Environment
 from maskless.envs.vector import VectorEnv
 from maskless.hyperparameters import Hyperparameters, with_numbers
-from maskless.nets import Network, RandomNetworkDistillation, apply
+from maskless.nets import Network, RandomNetworkDistillation, apply, is_recurrent
 from maskless.ppo import rnd
 from maskless.ppo.advantages import gae
 from maskless.ppo.rollout import Actor, Rollout, apply_step, collect, start
@@ -97,8 +97,7 @@ class Learner:
             )
         batch = self._batch(ppo, state, actor, rollout, bonus)
         with jax.named_scope("learning"):
-            recurrent = getattr(self.net, "recurrent", True)  # a user's own may not say
-            samples = batch if recurrent else batch.flat()
+            samples = batch if is_recurrent(self.net) else batch.flat()
             (params, optimizer), terms = jax.lax.scan(
                 partial(gradient_step, self.net, self.optimizer(ppo), ppo, condition, samples),
                 (state.params, state.optimizer),

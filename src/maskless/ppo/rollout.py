@@ -12,7 +12,6 @@ from maskless import masking
 from maskless.conditions import Condition
 from maskless.envs.base import Observation
 from maskless.envs.vector import Episodes, First, VectorEnv, VectorState
-from maskless.kernels.hoisting import hoist
 from maskless.nets import Heads, Network, apply
 
 
@@ -75,8 +74,7 @@ def collect(
 ) -> tuple[Actor, Rollout]:
     """Acts for `steps` steps. `truncation_discount`: when given, the discounted value of what
     follows is added to the last reward of an episode that ran out of time."""
-    now = actor.carry, actor.now.observation, actor.reset
-    network = hoist(partial(apply_step, net), params, *now)
+    network = partial(apply_step, net, params)
 
     def step(actor: Actor, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
         act_key, world_key = jax.random.split(key)

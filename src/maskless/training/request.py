@@ -14,7 +14,7 @@ from maskless.envs import Environment
 from maskless.envs.resolve import OBJECT, as_environment, name_and_options
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.hyperparameters import VARYING, Hyperparameters
-from maskless.nets import NETS, Network, as_network
+from maskless.nets import NETS, Network, as_network, check_network, is_recurrent
 from maskless.ppo.learner import Optimizer
 from maskless.ppo.update import adam
 
@@ -112,20 +112,22 @@ def _missing(what: str, name: str, argument: str) -> MasklessError:
 
 
 def _network(config: Config, env: Environment, net: Any, encoder: Any) -> Network:
-    return as_network(
+    network = as_network(
         net,
         num_actions=env.num_actions,
         encoder=env.encoder if encoder is None else encoder,
         width=config.width,
         precision=config.precision,
-        observation=env.observation_shapes,
     )
+    if encoder is not None or not isinstance(net, str):
+        check_network(network, env.num_actions, env.observation_shapes)
+    return network
 
 
 def _checked(request: Request) -> Request:
     config, net = request.config, request.net
-    recurrent, unit = getattr(net, "recurrent", True), getattr(net, "rollout_unit", 1)
-    configuration.check(config, recurrent=recurrent, rollout_unit=unit)
+    unit = getattr(net, "rollout_unit", 1)
+    configuration.check(config, recurrent=is_recurrent(net), rollout_unit=unit)
     _check_masks(config, request.env)
     for name in config.conditions:
         if condition(name).detached and not isinstance(net, Network):

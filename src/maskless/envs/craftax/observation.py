@@ -64,6 +64,9 @@ class CompactEncoder(Encoder):
     ) -> Float[Array, "time batch numbers"]:
         return super().novelty_view(self._expanded(obs), dtype)
 
+    def for_policy(self) -> Encoder:
+        return Encoder()
+
     def _expanded(self, obs: PyTree[Array]) -> PyTree[Array]:
         return jax.vmap(jax.vmap(self.expand))(obs) if isinstance(obs, Compact) else obs
 
