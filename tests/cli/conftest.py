@@ -1,14 +1,13 @@
 """One tiny training for all tests of the commands that read it."""
 
-import jax
 import numpy as np
 import pytest
 
-from maskless.config import Config, Hyperparameters
-from maskless.files import output_folder, write_json
-from maskless.training import checkpoints, train
+from maskless import Config, Hyperparameters
+from maskless.training import folder as folders
 from maskless.training.log import RunLog
-from maskless.training.program import of_run
+from maskless.training.request import request_again
+from maskless.training.session import make_program
 
 
 @pytest.fixture(scope="session")
@@ -26,16 +25,12 @@ def training(tmp_path_factory):
         frames=1000,
         ppo=Hyperparameters(num_envs=8, rollout=16, minibatches=2, epochs=1),
     )
-    program = train.make_program(config)
-    states = jax.device_get(program.start())
-    for number, run in enumerate(config.runs):
-        place = output_folder(train.run_folder(folder, run))
-        write_json(place / "config.json", train._describe(config, program, run))
-        identity = train.identity_of(config, run)
-        checkpoints.save(place / "checkpoints", 0, of_run(states, number), identity=identity)
-        with RunLog(place) as log:
+    program = make_program(request_again(config))
+    folders.create(config, program, folder)
+    folders.save(config, program, program.start(), 0, folder, keep=1)
+    for run in config.runs:
+        with RunLog(folders.run_folder(folder, run)) as log:
             log.write(rows(np.random.default_rng(run[1])))
-    write_json(folder / "config.json", train._describe(config, program, None))
     return folder
 
 

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from maskless.conditions import classification_loss, condition, detach
+from maskless.conditions import condition
 from maskless.errors import MasklessError
 from maskless.losses import focal_loss, kl_weights
 from maskless.nets import make_net
+from maskless.ppo.update import classification_loss, validity_logits
 
 VALID = jnp.array([[True, False, True], [True, True, False]])
 RIGHT = jnp.where(VALID, 4.0, -4.0)
@@ -43,7 +44,7 @@ def test_a_detached_classifier_shapes_its_own_head_only(name):
     @jax.value_and_grad
     def loss(params, how):
         _, heads = net.apply(params, (), observation, reset)
-        logits = detach(how, heads.validity, heads.features, params)
+        logits = validity_logits(how, heads, params)
         policy = jax.lax.stop_gradient(heads.logits)
         return classification_loss(how, logits, VALID[None], policy)
 

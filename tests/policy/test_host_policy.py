@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from maskless.evaluation.checkpointed import load_trained
 from policy.made import make_policy
 
 import maskless
@@ -12,7 +11,8 @@ from maskless.cli.calibrate import Calibrate
 from maskless.cli.override import OverrideCommand
 from maskless.errors import MasklessError
 from maskless.evaluation.audit import audit_predictions
-from maskless.evaluation.sampling import Player
+from maskless.evaluation.runs import load_runs
+from maskless.evaluation.sampling import EpisodeSampler
 from maskless.evaluation.summary import evaluate
 from maskless.policy.acting import as_array, load
 from maskless.policy.artifact import change_policy
@@ -34,11 +34,11 @@ def policy(tmp_path_factory):
 def in_this_process(monkeypatch):
     """Artifacts do not say how many workers to use; here the games are too small for any."""
     made = maskless.make
-    monkeypatch.setattr("maskless.evaluation.checkpointed.make", lambda id: made(id, workers=0))
+    monkeypatch.setattr("maskless.evaluation.runs.make", lambda id: made(id, workers=0))
 
 
 def test_an_audit_sees_what_the_environment_says(policy, tmp_path):
-    trained = load_trained(policy)
+    trained = load_runs(policy)
     audit = audit_predictions(
         trained, trained.runs[0], states=300, episodes=8, num_envs=8, examples=2
     )
@@ -63,7 +63,7 @@ def test_an_audit_sees_what_the_environment_says(policy, tmp_path):
 def test_episodes_are_watched_as_inside_jax(policy):
     env = maskless.make("gymnasium:host_toys:Steps-v0", workers=0)
     thresholds = as_array([None, 1.0, None])
-    with Player(load(policy), env, envs=64, states=2) as player:
+    with EpisodeSampler(load(policy), env, envs=64, states=2) as player:
         seen = player.play(jax.random.key(0), 96, thresholds=thresholds)
         again = player.play(jax.random.key(0), 96)
     lengths, valid = np.asarray(seen.lengths), np.asarray(seen.valid)
