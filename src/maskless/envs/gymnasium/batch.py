@@ -13,9 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Int
 
-from maskless.envs.base import Observation
 from maskless.envs.gymnasium.env import HostEnvironment
-from maskless.envs.gymnasium.game import Game, game_error
+from maskless.envs.gymnasium.game import Game, Observation, game_error
 from maskless.envs.vector import Episodes, Step
 from maskless.errors import MasklessError
 
