@@ -99,6 +99,6 @@ def _conclude(
     choice: Choice,
     out: Step,
     accumulator: Any,
-) -> tuple[Play, Array]:
+) -> tuple[Play, Any]:
     accumulator = fold(accumulator, play, choice)
     return game.conclude(play, key, NO_WORLDS, carry, choice, out), accumulator

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Shaped
 
 from maskless import kernels
 from maskless.kernels.layers import linear
@@ -161,7 +161,7 @@ def gru_backward(
     return d_first, d_uh, d_wx, d_bias, d_candidate_bias
 
 
-def _read(x: Float[Array, "*runs time batch numbers"], t: Array) -> Array:
+def _read(x: Shaped[Array, "*runs time batch numbers"], t: Array) -> Array:
     return jax.lax.dynamic_index_in_dim(x, t, axis=-3, keepdims=False)
 
 

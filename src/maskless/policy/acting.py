@@ -78,14 +78,14 @@ class Policy:
 
     def act(
         self,
-        obs: PyTree[Array],
+        obs: PyTree,
         carry: Carry | None = None,
         key: PRNGKeyArray | None = None,
-        masks: Literal["predicted", "none"] | Bool[Array, "batch actions"] = "predicted",
+        masks: Literal["predicted", "none"] | Array | np.ndarray = "predicted",
         *,
-        reset: Bool[Array, " batch"] | bool | None = None,
+        reset: Array | np.ndarray | bool | None = None,
         greedy: bool = False,
-    ) -> tuple[Int[Array, " batch"], Carry, Info]:
+    ) -> tuple[Int[Array, "*batch"], Carry, Info]:
         """An action for each observation, what to remember until the next, and why.
 
         `obs`: a batch [batch, ...] or one observation. `carry`: of the step before; None at the

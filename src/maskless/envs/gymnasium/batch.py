@@ -100,7 +100,7 @@ class GameBatch(gymnasium.Env):
 
     def _step_game(self, actions: Int[np.ndarray, " size"], number: int) -> None:
         outcome = self.outcome
-        masked, observation, reward, *ended = self._games[number].step(actions[number])
+        masked, observation, reward, *ended = self._games[number].step(int(actions[number]))
         outcome.reward[number] = reward
         if masked is None:
             outcome.terminated[number], outcome.truncated[number] = ended
