@@ -119,8 +119,9 @@ def test_a_rollout_is_what_the_network_did_under_the_masks(program, trained):
     np.testing.assert_array_equal(rollout.reset[1:], rollout.done[:-1])
     for run in range(2):
         mine = jax.tree.map(lambda x, run=run: x[:, run], rollout)
+        sequence = jax.tree.map(jnp.asarray, (mine.observation, mine.reset))
         params, carry = of_run((end.params, end.actor.carry), run)
-        _, heads = apply(net, params, carry, mine.observation, mine.reset)
+        _, heads = apply(net, params, carry, *sequence)
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), heads, mine.heads
         )
@@ -265,6 +266,7 @@ TAXI = Hyperparameters(
 )
 
 
+@pytest.mark.slow
 def test_taxi_is_solved_with_its_own_masks():
     """The optimum is about 7.9; without having learned, an episode returns about -140."""
     name = "gymnasium:Taxi-v3"
