@@ -226,7 +226,10 @@ def test_a_gymnasium_environment_defined_in_a_function(way, tmp_path):
 
 
 class Plain(nn.Module):
-    """A network with a memory that is nothing but Flax: how often each number was seen."""
+    """A network with a memory that is nothing but Flax: the sum of what was seen. It has only the
+    heads that every network must have."""
+
+    num_actions: int = 3
 
     @nn.nowrap
     def initial_carry(self, batch):
@@ -242,12 +245,10 @@ class Plain(nn.Module):
         carry, memories = jax.lax.scan(step, carry, (obs, reset))
         hidden = nn.tanh(nn.Dense(8)(jnp.concatenate([obs, memories], -1)))
         return carry, Heads(
-            logits=nn.Dense(3)(hidden),
+            logits=nn.Dense(self.num_actions)(hidden),
             value=nn.Dense(1)(hidden)[..., 0],
-            validity=nn.Dense(3)(hidden),
+            validity=nn.Dense(self.num_actions)(hidden),
             features=hidden,
-            hidden=hidden,
-            intrinsic_value=jnp.zeros(reset.shape),
         )
 
 
@@ -297,6 +298,15 @@ def test_a_network_an_encoder_and_an_optimiser_of_one_s_own_are_trained(own, tmp
             maskless.train(env, net=own["net"], folder=folder, resume=True)
         with pytest.raises(MasklessError, match="network was given as an object"):
             maskless.train(env, optimizer=own["optimizer"], folder=folder, resume=True)
+
+
+def test_a_network_that_does_not_fit_is_refused_before_anything_compiles():
+    with pytest.raises(MasklessError, match=r"Plain: logits must be floats \[2, 3, 3\]"):
+        train_lamps(net=Plain(num_actions=4))
+    with pytest.raises(
+        MasklessError, match="'masked-focal:detached=1' needs a network of maskless"
+    ):
+        maskless.train(a_world_of_your_own(), "masked-focal:detached=1", net=Plain(), **QUICK)
 
 
 # ---- numbers that vary
