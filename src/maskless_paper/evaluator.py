@@ -46,6 +46,7 @@ class Evaluator:
             [seed for _, seed in config.runs],
             [mask_source(masks, env.num_actions) for masks in MASKS],
             episodes,
+            share_levels=True,
             accumulator=lambda: jnp.zeros((venv.num_envs, episodes, names), jnp.int8),
             fold=fold,
             greedy=False,

@@ -9,7 +9,7 @@ import pytest
 from maskless.cli.audit import Audit
 from maskless.errors import MasklessError
 from maskless.evaluation.audit import audit_predictions
-from maskless.evaluation.checkpointed import load_runs
+from maskless.evaluation.runs import load_runs
 from maskless.report.audit import describe_examples, save_audit
 
 

@@ -37,7 +37,7 @@ DRAWN = ("classic-mlp", "corridor-gru", "full-hybrid")
 def few_resamples():
     """Of hundreds of evaluations: how wide their intervals are is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskless.evaluation.evaluate.RESAMPLES", 50)
+        patch.setattr("maskless.evaluation.summary.RESAMPLES", 50)
         yield
 
 
