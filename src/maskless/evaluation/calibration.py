@@ -165,7 +165,7 @@ def episodes_needed(alpha: float, delta: float) -> int:
 
 
 def conformal_thresholds(
-    scores: Float[Array, "episodes actions"], ranks: list[int]
+    scores: Float[np.ndarray, "episodes actions"], ranks: list[int]
 ) -> list[Threshold]:
     """For each action a little below its score of this rank, so that this one is still allowed;
     None where the rank is 0. `scores`: one of each independent episode, nan where there is none."""
