@@ -110,7 +110,7 @@ def calibrate(
         # Each action gets its part of delta, so that all bounds hold at once.
         ranks = [tolerance_rank(n, alpha, delta / len(old)) for n in counts]
         guaranteed = [rank > 0 or rare == "allow" for rank in ranks]
-        bounds = conformal_thresholds(chosen_on.score, ranks)
+        bounds = conformal_thresholds(np.asarray(chosen_on.score), ranks)
         thresholds = [t if g else o for t, g, o in zip(bounds, guaranteed, old, strict=True)]
     else:
         thresholds = closest_policy(chosen_on.states, old)
