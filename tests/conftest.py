@@ -5,6 +5,8 @@ import os
 import platform
 from pathlib import Path
 
+import jaxtyping
+import pytest
 import typechecks
 
 typechecks.check()
@@ -17,3 +19,11 @@ _MACHINE = hashlib.sha256(f"{platform.machine()}{_FLAGS}".encode()).hexdigest()[
 _FOLDER = Path(__file__).parents[1] / ".jax_cache" / _MACHINE
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_FOLDER))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+
+
+@pytest.fixture
+def wrong_shapes():
+    """For tests of how wrong shapes are refused: by our own sentence, as without these checks."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

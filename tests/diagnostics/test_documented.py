@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 
 from maskless.config import Config, Hyperparameters
 from maskless.diagnostics import classifier, correlation, suppression
 from maskless.training.program import Program
+from maskless.training.request import request_again
 
 from diagnostics import slow
 from toys import Tower
@@ -26,7 +28,7 @@ def documented():
 
 
 def test_every_diagnostic_is_explained_once():
-    rollout = slow.random_rollouts("masked", updates=1)[0]
+    rollout = jax.tree.map(jnp.asarray, slow.random_rollouts("masked", updates=1)[0])
     actions = slow.ACTIONS
     _, suppressed = jax.eval_shape(
         lambda: suppression.measure(
@@ -57,7 +59,7 @@ def test_every_diagnostic_is_explained_once():
 def test_everything_the_learner_logs_is_explained():
     ppo = Hyperparameters(num_envs=4, rollout=4, minibatches=2, epochs=1, rnd=True)
     config = Config(env="tower", net="gru", width=8, frames=16, ppo=ppo)
-    program = Program(config, Tower())
+    program = Program(request_again(config, env=Tower()))
     state = program.like()
     one = jax.tree.map(lambda x: x[0], program.conditions)
     _, metrics = jax.eval_shape(program.learner.update, state, one)

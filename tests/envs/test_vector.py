@@ -229,7 +229,7 @@ def test_on_an_accelerator_the_step_of_many_runs_asks_the_host_nothing(id, monke
         (lambda v, s: VectorEnv(v.env, 3, pool_size=0), "pool_size must be at least 1"),
     ],
 )
-def test_bad_input_is_refused(call, says):
+def test_bad_input_is_refused(wrong_shapes, call, says):
     venv = VectorEnv(Tower(), 3)
     state, _ = venv.reset(jax.random.key(0))
     with pytest.raises(MasklessError, match=says):

@@ -271,7 +271,7 @@ def test_wrong_names_and_sizes_get_a_sentence():
 
 
 @every_net
-def test_wrong_shapes_get_a_sentence(name):
+def test_wrong_shapes_get_a_sentence(wrong_shapes, name):
     net = SMALL[name]
     init = lambda obs, reset: net.init(  # noqa: E731
         jax.random.key(0), net.initial_carry(BATCH), obs, reset

@@ -18,7 +18,7 @@ POLICY = jnp.array([[0.3, -0.2, 0.1], [0.0, 1.0, -1.0]])
 
 
 def test_without_the_fallback_states_in_which_the_masks_agree_teach_nothing():
-    weights = kl_weights(WRONG, VALID, POLICY, uniform_fallback=0.0)
+    weights = kl_weights(WRONG, VALID, POLICY, uniform_fallback=False)
     np.testing.assert_array_equal(weights[1], 0.0)
     np.testing.assert_array_equal(weights[0], kl_weights(WRONG, VALID, POLICY)[0])
     np.testing.assert_allclose(kl_weights(WRONG, VALID, POLICY)[1], 1 / 3)
@@ -30,7 +30,7 @@ def test_the_literal_kl_does_not_mind_what_is_wrongly_allowed():
     """Its weight is the oracle's probability, which is zero there: hence "everything is valid"."""
     wrongly_allowed = kl_weights(WRONG, VALID, POLICY)[0, 1]
     assert wrongly_allowed > 0.5
-    assert kl_weights(WRONG, VALID, POLICY, literal=1.0)[0, 1] < 1e-6
+    assert kl_weights(WRONG, VALID, POLICY, literal=True)[0, 1] < 1e-6
 
 
 @pytest.mark.parametrize("name", ["masked-focal", "masked-kl"])

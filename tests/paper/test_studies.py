@@ -6,6 +6,7 @@ import pytest
 
 from maskless import config
 from maskless.errors import MasklessError
+from maskless.nets import NETS
 from maskless_paper.claims.claims import CLAIMS
 from maskless_paper.plans import SCALES, make_plan
 from maskless_paper.studies import STUDIES
@@ -28,7 +29,7 @@ def test_the_paper_s_scale_is_the_paper_s():
     plan = make_plan("full-hybrid", "paper")
     assert (plan.config.frames, plan.config.seeds) == (1_000_000_000, 4)
     assert plan.episodes * plan.config.ppo.num_envs == 10_240
-    assert plan.config.ppo == config.preset("paper", "hybrid")[0]
+    assert plan.config.ppo == config.preset("paper", net=NETS["hybrid"].default_hyperparameters)
     corridor = make_plan("corridor-gru", "paper").config
     assert (corridor.env, corridor.frames, corridor.ppo.rnd) == ("corridor-r5", 200_000_000, True)
     sweep = make_plan("lambda", "paper").config

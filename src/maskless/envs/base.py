@@ -30,7 +30,7 @@ from maskless.errors import MasklessError, UnknownNameError
 from maskless.nets.encoders import Encoder
 
 State = Any  # a pytree that only the environment looks into
-Observation = PyTree[Array]
+Observation = PyTree[Array | np.ndarray]
 Info = dict[str, Array]
 
 

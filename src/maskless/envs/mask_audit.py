@@ -160,7 +160,7 @@ def effective_actions(env: Environment, key: PRNGKeyArray, state: State) -> Bool
 
 
 def _differ(a: Any, b: Any) -> Bool[Array, ""]:
-    def leaf(x: Array, y: Array) -> Bool[Array, ""]:
+    def leaf(x: Any, y: Any) -> Bool[Array, ""]:
         x, y = jnp.asarray(x), jnp.asarray(y)
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
             x, y = jax.random.key_data(x), jax.random.key_data(y)

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, UInt32
+from jaxtyping import Array, Float, Key, UInt
 
 from maskless.envs import Environment, VectorEnv
 from maskless.errors import MasklessError
@@ -125,7 +125,7 @@ class JaxPlayer(Player):
         # The old play is given up, so that two copies of all worlds never exist at once.
         self._advance = jax.jit(partial(game.advance, venv, net, **how), donate_argnums=(1, 4))
 
-    def _start(self, seed: UInt32[Array, ""], *, episodes: int) -> Play:
+    def _start(self, seed: UInt[Array, ""], *, episodes: int) -> Play:
         return game.begin(self._venv, self._net, jax.random.key(seed), episodes)
 
     def begin(self, seed: int, episodes: int) -> Play:

@@ -103,8 +103,8 @@ def project_parts(
     bias: Float[Array, " width"],
     glyphs: Float[Array, "time batch map"],
     blstats: Float[Array, "time batch blstats"],
-    message: tuple[Float[Array, "messages channels"], Integer[Array, "time batch"]],
-    action: tuple[Float[Array, "actions numbers"], Integer[Array, "time batch"]],
+    message: tuple[Float[Array, "messages _"], Integer[Array, "time batch"]],
+    action: tuple[Float[Array, "actions _"], Integer[Array, "time batch"]],
 ) -> Float[Array, "time batch width"]:
     """The tables are multiplied with the kernel, not every state's embeddings."""
     (messages, message_ids), (actions, action_ids) = message, action

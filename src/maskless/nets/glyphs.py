@@ -101,8 +101,8 @@ def project_parts(
     bias: Float[Array, " width"],
     glyphs: Float[Array, "time batch map"],
     blstats: Float[Array, "time batch blstats"],
-    message: tuple[Float[Array, "messages channels"], Integer[Array, "time batch"]],
-    action: tuple[Float[Array, "actions numbers"], Integer[Array, "time batch"]],
+    message: tuple[Float[Array, "messages _"], Integer[Array, "time batch"]],
+    action: tuple[Float[Array, "actions _"], Integer[Array, "time batch"]],
 ) -> Float[Array, "time batch width"]:
     """A linear layer on all four; `message` and `action`: the embedding's table and the ids."""
     of_message, of_action = (embed(*x, glyphs.dtype) for x in (message, action))

@@ -8,12 +8,13 @@ action, carry, info = policy.act(obs, carry, key)     # under the predicted mask
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from maskless import masking
@@ -78,12 +79,12 @@ class Policy:
 
     def act(
         self,
-        obs: PyTree,
+        obs: PyTree[ArrayLike],
         carry: Carry | None = None,
         key: PRNGKeyArray | None = None,
-        masks: Literal["predicted", "none"] | Array | np.ndarray = "predicted",
+        masks: str | ArrayLike = "predicted",
         *,
-        reset: Array | np.ndarray | bool | None = None,
+        reset: ArrayLike | None = None,
         greedy: bool = False,
     ) -> tuple[Int[Array, "*batch"], Carry, Info]:
         """An action for each observation, what to remember until the next, and why.

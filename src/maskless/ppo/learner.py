@@ -24,7 +24,7 @@ from maskless.ppo.advantages import gae
 from maskless.ppo.rollout import Actor, Rollout, apply_step, collect, start
 from maskless.ppo.update import Batch, Metrics, adam, gradient_step, minibatches
 
-Numbers = Mapping[str, Float[Array, ""]]
+Numbers = Mapping[str, Array]
 """Those of `Hyperparameters` that are this run's own."""
 Optimizer = Any
 """An `optax.GradientTransformation`, or a function (hyperparameters, updates) that makes one."""

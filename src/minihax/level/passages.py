@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int8, Int32, PRNGKeyArray, UInt8, UInt32
+from jaxtyping import Array, Bool, Int8, Int32, Key, PRNGKeyArray, UInt8, UInt32
 
 from minihax import struct
 from minihax.level.digging import Digger, dig, flat, start_digging
@@ -87,7 +87,7 @@ def _batched_joins(secrets: bool) -> Callable:
         state = _start_join(state, bits[1:8], _JoinList(len(rooms.floor), extras), rooms, secrets)
         return _dig_stretch(state, bits[8:].reshape(_STRETCH, 2), blocked)
 
-    def join_all(keys: PRNGKeyArray, rooms: Rooms, extras: Array) -> tuple[Array, Array]:
+    def join_all(keys: Key[Array, " levels"], rooms: Rooms, extras: Array) -> tuple[Array, Array]:
         fixed = keys, rooms, extras, jax.vmap(blocked_squares)(rooms)
 
         def one_round(

@@ -99,7 +99,9 @@ def arrays(space: spaces.Space, value: Any) -> Observation:
         case spaces.MultiDiscrete():
             numbers = (np.asarray(value) - space.start).ravel()
             sizes = space.nvec.ravel()
-            return np.concatenate([_one_hot(*pair) for pair in zip(numbers, sizes, strict=True)])
+            return np.concatenate(
+                [_one_hot(int(n), int(size)) for n, size in zip(numbers, sizes, strict=True)]
+            )
         case spaces.Box() if space.dtype == np.uint8:
             return np.asarray(value, np.float32) / np.float32(max(space.high.max(), 1))
         case spaces.Box() | spaces.MultiBinary():
