@@ -9,6 +9,7 @@ from maskless import benchmark
 from maskless.benchmark import Case
 from maskless.benchmark.profiling import sum_up
 from maskless.cli import main
+from maskless.training.request import make_request
 
 TEXT = """
   %fusion.7 = f32[4]{0} fusion(%a), kind=kLoop, metadata={op_name="jit(f)/while/body/network/dot"}
@@ -18,19 +19,33 @@ TEXT = """
 
 
 def test_bench_measures_a_training_program(tmp_path, monkeypatch, capsys):
+    request = make_request(
+        "staircase", ("unmasked", "masked"), width=8, preset_name="cpu", frames=10**6,
+        numbers={"num_envs": 16, "rollout": 16, "minibatches": 2, "epochs": 1},
+    )  # fmt: skip
     tiny = Case("staircase", "mlp", 2, target=1, preset="cpu")
+    monkeypatch.setattr(Case, "request", lambda case, precision: request)
     monkeypatch.setitem(benchmark.SUITES, "cpu", (tiny,))
     main(["bench", "--suite", "cpu", "--seconds", "0.1", "--out", str(tmp_path)])
     found = json.loads((tmp_path / "train-cpu.json").read_text())
     (result,) = found["results"]
     updates = 1e3 / result["milliseconds_per_update"]
-    frames = tiny.config("float32").frames_per_update * tiny.runs
+    frames = request.config.frames_per_update * tiny.runs
     assert result["frames_per_second"] == pytest.approx(updates * frames, rel=1e-3)
     assert result["host_callbacks"] == 0
     assert result["finite"]
-    assert result["memory_bytes"] > 2**20
+    assert result["memory_bytes"] > 2**14
     assert found["versions"]["jax"] == jax.__version__
     assert "staircase" in capsys.readouterr().out
+
+
+def test_a_case_is_what_train_would_train():
+    """With the paper's numbers, and as many runs of each condition."""
+    config = Case("corridor-r5", "gru", 16).request("bfloat16").config
+    assert (config.env, config.net, config.precision) == ("corridor-r5", "gru", "bfloat16")
+    assert (config.conditions, config.seeds) == (benchmark.CONDITIONS, 4)
+    assert config.ppo.rnd
+    assert Case("staircase", "mlp", 2, preset="cpu").request("float32").config.width == 128
 
 
 def test_kernels_belong_to_the_innermost_part():

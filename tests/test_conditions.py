@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.conditions import CONDITIONS, classification_loss, condition, stack
+from maskless.conditions import CONDITIONS, Condition, condition, grid, name_of, numbers, stack
 from maskless.losses import focal_loss, kl_balanced_loss
+from maskless.ppo.update import classification_loss
 
 
 def inputs():
@@ -49,3 +50,50 @@ def test_many_conditions_in_one_program():
 def test_an_unknown_condition_is_refused():
     with pytest.raises(MasklessError, match="did you mean 'masked-focal'"):
         condition("masked-focl")
+
+
+SWITCHES = {"masked", "uniform_fallback", "literal", "acting", "detached"}
+
+
+def test_switches_are_booleans_and_stay_so():
+    for chosen in (*CONDITIONS.values(), condition("masked-kl:literal=1,detached=True,acting=0")):
+        kinds = {name: type(value) for name, value in vars(chosen).items()}
+        assert {name for name, kind in kinds.items() if kind is bool} == SWITCHES
+        assert {kind for name, kind in kinds.items() if name not in SWITCHES} == {float}
+    many = stack(list(CONDITIONS.values()))
+    assert {name for name, x in vars(many).items() if x.dtype == bool} == SWITCHES
+    changed = condition("masked-kl:literal=1,detached=True,acting=0")
+    assert (changed.literal, changed.detached, changed.acting) == (True, True, False)
+
+
+def test_a_grid_is_all_combinations_of_conditions_and_numbers():
+    assert grid("masked", "masked-kl:gamma=1") == ("masked", "masked-kl:gamma=1")
+    names = grid("masked", "masked-kl:gamma=1", learning_rate=[1e-4, 0.001], strength=20)
+    assert names == (
+        "masked:learning_rate=0.0001,strength=20",
+        "masked:learning_rate=0.001,strength=20",
+        "masked-kl:gamma=1,learning_rate=0.0001,strength=20",
+        "masked-kl:gamma=1,learning_rate=0.001,strength=20",
+    )
+    assert numbers(names[-1]) == {"learning_rate": 0.001}
+    assert condition(names[-1]) == CONDITIONS["masked-kl"].replace(gamma=1.0, strength=20.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"num_envs": [8, 16]}, "num_envs"),
+        ({"learning_rat": 1.0}, "did you mean 'learning_rate'"),
+        ({"learning_rate": []}, "needs one or more numbers"),
+        ({"learning_rate": "fast"}, "needs one or more numbers"),
+    ],
+)
+def test_a_grid_refuses_what_cannot_vary(values, sentence):
+    with pytest.raises(MasklessError, match=sentence):
+        grid("masked", **values)
+
+
+def test_every_condition_has_a_name_that_leads_back_to_it():
+    own = Condition(masked=False, strength=3.5, literal=True, uniform_fallback=False, gamma=0.1)
+    for chosen in (*CONDITIONS.values(), own):
+        assert condition(name_of(chosen)) == chosen

@@ -5,10 +5,18 @@ import json
 
 import pytest
 
-from maskless.config import Config, Hyperparameters, check, preset
+from maskless.config import Config, check, preset
 from maskless.errors import MasklessError
+from maskless.hyperparameters import Hyperparameters
+from maskless.nets import NETS
+from maskless.training.request import make_request
 
 GOOD = Config(env="craftax-classic", frames=10**7)
+
+
+def check_with_network(config):
+    net = NETS[config.net]
+    check(config, recurrent=net.recurrent, rollout_unit=net.rollout_unit)
 
 
 def with_ppo(config=GOOD, **changes):
@@ -41,7 +49,12 @@ def with_ppo(config=GOOD, **changes):
         (dataclasses.replace(GOOD, seeds=0), "seeds must be at least 1"),
         (dataclasses.replace(GOOD, width=0), "width must be at least 1"),
         (dataclasses.replace(GOOD, frames=1000), "less than one update"),
-        (with_ppo(num_envs=0), "num_envs must be at least 1"),
+        (dataclasses.replace(GOOD, precision="float8"), "precision"),
+        (dataclasses.replace(GOOD, conditions=("masked:discount=2",)), "discount must be between"),
+        (dataclasses.replace(GOOD, conditions=("masked:num_envs=2",)), "num_envs"),
+        (dataclasses.replace(GOOD, conditions=("masked-kl:literal=2",)), "must be 0 or 1"),
+        (with_ppo(num_envs=0), "num_envs must be a whole number of at least 1"),
+        (with_ppo(epochs=1.5), "epochs must be a whole number"),
         (with_ppo(learning_rate=0.0), "learning_rate must be above 0"),
         (with_ppo(learning_rate=float("nan")), "learning_rate must be a number"),
         (with_ppo(entropy=-1.0), "entropy must not be negative"),
@@ -50,14 +63,15 @@ def with_ppo(config=GOOD, **changes):
 )
 def test_what_cannot_be_trained_is_refused(config, sentence):
     with pytest.raises(MasklessError, match=sentence):
-        check(config)
+        check_with_network(config)
 
 
 def test_good_ones_pass():
     for net in ("mlp", "gru", "hybrid"):
         for name in ("paper", "cpu"):
-            ppo, width = preset(name, net)
-            check(dataclasses.replace(GOOD, net=net, ppo=ppo, width=width))
+            width = NETS[net].cpu_width if name == "cpu" else None
+            ppo = preset(name, net=NETS[net].default_hyperparameters)
+            check_with_network(dataclasses.replace(GOOD, net=net, ppo=ppo, width=width))
     check(dataclasses.replace(GOOD, conditions=("masked-kl:strength=20,gamma=1", "masked-kl")))
 
 
@@ -73,16 +87,26 @@ def test_the_papers_table():
         "hybrid": {"rollout": 128, "discount": 0.999, "entropy": 0.002},
     }
     for net, numbers in own.items():
-        ppo, width = preset("paper", net)
-        assert width is None
+        ppo = preset("paper", net=NETS[net].default_hyperparameters)
         assert (common | numbers).items() <= dataclasses.asdict(ppo).items()
+
+
+def test_the_environment_s_numbers_come_after_the_network_s():
+    ppo = preset("paper", net={"rollout": 128, "discount": 0.999}, env={"rollout": 32, "rnd": True})
+    assert (ppo.rollout, ppo.discount, ppo.rnd) == (32, 0.999, True)
+    assert preset("cpu", net={"rollout": 128, "discount": 0.999}).discount == 0.999
 
 
 def test_unknown_presets_and_networks():
     with pytest.raises(MasklessError, match="preset"):
-        preset("papre", "mlp")
+        preset("papre")
     with pytest.raises(MasklessError, match="network"):
-        preset("paper", "lstm")
+        make_request("staircase", "masked", net="lstm")
+    # The width of a network belongs to the preset.
+    widths = {net: make_request("staircase", "masked", net=net).config.width for net in NETS}
+    assert set(widths.values()) == {None}
+    small = make_request("staircase", "masked", net="hybrid", preset_name="cpu").config
+    assert small.width == NETS["hybrid"].cpu_width
 
 
 def test_a_config_survives_json():

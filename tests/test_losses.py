@@ -172,7 +172,7 @@ def test_the_weights_overlook_a_valid_action_that_only_the_mask_brings_up():
     assert weights[1] < 1e-6
     assert weights[0] > 0.999
     # Ours looks at the policies that act: 0.6 of one, 0 of the other, and the rest of each.
-    ours = losses.kl_weights(forbids_it, valid, logits, acting=1.0)
+    ours = losses.kl_weights(forbids_it, valid, logits, acting=True)
     np.testing.assert_allclose(ours, [0.0, 0.5, 0.5, 0.0], atol=1e-6)
 
 
@@ -183,7 +183,7 @@ def test_weights_by_the_acting_policies_are_their_distance(row):
     oracle, predicted = (scipy.special.softmax(x) for x in logits)
     moved = np.abs(oracle - predicted)
     expected = moved / moved.sum() if moved.sum() >= 1e-6 else np.full(ACTIONS, 1 / ACTIONS)
-    ours = losses.kl_weights(validity[row], valid[row], policy[row], acting=1.0)
+    ours = losses.kl_weights(validity[row], valid[row], policy[row], acting=True)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6)
 
 

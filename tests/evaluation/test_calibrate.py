@@ -15,7 +15,7 @@ from maskless.evaluation.calibration import (
     episodes_needed,
     tolerance_rank,
 )
-from maskless.evaluation.sampling import Player, States
+from maskless.evaluation.sampling import EpisodeSampler, States
 from maskless.policy.acting import as_array, load
 
 ALPHA, DELTA = 0.01, 0.05
@@ -29,7 +29,8 @@ def policy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def player(policy):
-    return Player(policy, Drift(), envs=1024, states=4)
+    with EpisodeSampler(policy, Drift(), envs=1024, states=4) as sampler:
+        yield sampler
 
 
 @pytest.mark.parametrize("count", [10, 298, 299, 1000, 5000])

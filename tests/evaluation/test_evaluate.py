@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from flax import struct
 
-from maskless.envs import VectorEnv
 from maskless.envs.base import Environment
-from maskless.evaluation.player import MASKS, MaskSource, mask_source, play_episodes
+from maskless.evaluation.episodes import MASKS, MaskSource, mask_source
+from maskless.evaluation.player import make_player
 from maskless.nets import Heads, Network
 
+from programs import play_episodes
 from toys import MaskedBandit, Tower, mask_from_observation
 
-KEY = jax.random.key(3)
+SEED = 3
 
 
 class Scripted(Network):
@@ -51,22 +52,14 @@ HEADS = ("perfect", "flipped", "all", "nothing")
 
 
 @functools.cache
-def player(world, envs, episodes, greedy):
+def player(world, envs, greedy):
     """Compiled once for all heads and masks: that is what takes time here."""
-    venv = VectorEnv(world(), envs)
-    net = Scripted(num_actions=venv.env.num_actions)
-
-    def run(head, source):
-        params = {"params": {"head": head}}
-        return play_episodes(venv, net, params, KEY, masks=source, episodes=episodes, greedy=greedy)
-
-    return jax.jit(run)
+    return make_player(world(), envs, Scripted(num_actions=world().num_actions), greedy=greedy)
 
 
 def play(world, head, masks, *, envs=16, episodes=3, greedy=False):
-    if isinstance(masks, str):
-        masks = mask_source(masks, world().num_actions)
-    return jax.device_get(player(world, envs, episodes, greedy)(HEADS.index(head), masks))
+    params = {"params": {"head": jnp.int32(HEADS.index(head))}}
+    return play_episodes(player(world, envs, greedy), params, masks, seed=SEED, episodes=episodes)
 
 
 def equal(a, b):

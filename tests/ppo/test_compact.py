@@ -1,5 +1,6 @@
-"""What the learner stores is compact, and nothing else about it changes."""
+"""What the learner stores is what the environment records, and nothing else about it changes."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -8,10 +9,14 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.config import Config, Hyperparameters
-from maskless.envs import VectorEnv
+from maskless.conditions import condition
+from maskless.config import Config
+from maskless.envs import VectorEnv, check_contract
+from maskless.hyperparameters import Hyperparameters
+from maskless.nets import Encoder
 from maskless.ppo.learner import Learner
 from maskless.ppo.rollout import collect, start
+from maskless.training.request import request_again
 
 from toys import GOAL, Tower
 
@@ -23,19 +28,43 @@ class Spelled(Tower):
         return _spell(jnp.stack([state.height, state.energy]))
 
 
+@dataclasses.dataclass(frozen=True)
+class SpellingEncoder(Encoder):
+    """Reads two small numbers as the zeros and ones that they stand for."""
+
+    lost: int = 0
+    """How many of these it forgets."""
+
+    def __call__(self, obs, **how):
+        return super().__call__(self._whole(obs), **how)
+
+    def novelty_view(self, obs, dtype=None):
+        return super().novelty_view(self._whole(obs), dtype)
+
+    def _whole(self, obs):
+        if obs.dtype != jnp.uint8:
+            return obs
+        whole = _spell(obs.astype(jnp.int32))
+        return whole[..., : whole.shape[-1] - self.lost]
+
+
 class Compact(Spelled):
     """The same, stored as two small numbers."""
 
-    def compact(self, state):
-        return jnp.stack([state.height, state.energy]).astype(jnp.uint8)
+    encoder = SpellingEncoder()
 
-    def expand(self, compact):
-        return _spell(compact.astype(jnp.int32))
+    def record(self, state):
+        return jnp.stack([state.height, state.energy]).astype(jnp.uint8)
 
 
 def _spell(numbers):
     height, energy = numbers[..., 0], numbers[..., 1]
     return jnp.concatenate([jax.nn.one_hot(height, GOAL + 1), jax.nn.one_hot(energy, 10)], -1)
+
+
+def learner_in(env, config):
+    request = request_again(config, env=env)
+    return Learner(config, request.env, request.net)
 
 
 def begun(learner):
@@ -59,14 +88,14 @@ def test_it_learns_the_same():
     """Every place where the learner reads observations is used: acting, learning, the value after
     a time limit, novelty."""
     ppo = Hyperparameters(
-        num_envs=8, rollout=16, minibatches=2, epochs=1, bootstrap_truncated=True, rnd=True
+        num_envs=4, rollout=16, minibatches=2, epochs=1, bootstrap_truncated=True, rnd=True
     )
-    config = Config(env="tower", width=8, frames=1280, ppo=ppo, diagnostics=False)
-    plain, ours = Learner(config, Spelled()), Learner(config, Compact())
+    config = Config(env="tower", width=8, frames=640, ppo=ppo, diagnostics=False)
+    plain, ours = learner_in(Spelled(), config), learner_in(Compact(), config)
     state, its_state = begun(plain), begun(ours)
-    condition = maskless.conditions.condition("masked-kl")
-    after, metrics = jax.jit(plain.update)(state, condition)
-    its_after, its_metrics = jax.jit(ours.update)(its_state, condition)
+    chosen = condition("masked-kl")
+    after, metrics = jax.jit(plain.update)(state, chosen, {})
+    its_after, its_metrics = jax.jit(ours.update)(its_state, chosen, {})
     for expected, actual in (
         (metrics, its_metrics),
         (after.params, its_after.params),
@@ -75,33 +104,37 @@ def test_it_learns_the_same():
         # Not to the bit: the compiler may join other operations.
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), actual, expected)
     assert its_after.actor.now.observation.dtype == jnp.uint8
-    steps = partial(collect, ours.venv, ours.reader, steps=5)
-    _, rollout = jax.eval_shape(steps, its_state.params, condition, its_state.actor, state.key)
-    assert (rollout.observation.shape, rollout.observation.dtype) == ((5, 8, 2), jnp.uint8)
+    steps = partial(collect, ours.venv, ours.net, steps=5)
+    _, rollout = jax.eval_shape(steps, its_state.params, chosen, its_state.actor, state.key)
+    assert (rollout.observation.shape, rollout.observation.dtype) == ((5, 4, 2), jnp.uint8)
 
 
 def test_a_batch_of_environments_gives_whole_observations_unless_asked():
-    key, actions = jax.random.key(0), jnp.array([1, 2, 3])
-    whole = VectorEnv(Compact(), 3)
-    small = VectorEnv(Compact(), 3, compact=True)
+    key, actions, env = jax.random.key(0), jnp.array([1, 2, 3]), Compact()
+    whole = VectorEnv(env, 3)
+    small = VectorEnv(env, 3, observe=env.record)
     (state, first), (its_state, its_first) = whole.reset(key), small.reset(key)
     _, step = whole.step(key, state, actions)
     _, its_step = small.step(key, its_state, actions)
-    expand = jax.vmap(Compact().expand)
+    read = partial(env.encoder, num_actions=5, width=8, dtype=None)
     for full, compact in (
         (first.observation, its_first.observation),
         (step.observation, its_step.observation),
         (step.final_observation, its_step.final_observation),
     ):
         assert compact.shape == (3, 2)
-        np.testing.assert_array_equal(full, expand(compact))
+        np.testing.assert_array_equal(read(full[None]), read(compact[None]))
+        np.testing.assert_array_equal(
+            env.encoder.novelty_view(full[None]), env.encoder.novelty_view(compact[None])
+        )
 
 
-def test_expand_must_fit_compact():
+def test_the_encoder_must_read_a_record_as_it_reads_an_observation():
     class Forgetful(Compact):
-        def expand(self, compact):
-            return super().expand(compact)[:-1]
+        encoder = SpellingEncoder(lost=1)
 
-    maskless.envs.check_contract(Compact())
-    with pytest.raises(maskless.MasklessError, match=r"expand .* float32\[16\] .* float32\[15\]"):
-        maskless.envs.check_contract(Forgetful())
+    check_contract(Compact())
+    with pytest.raises(
+        maskless.MasklessError, match=r"record .* float32\[1,1,16\] .* float32\[1,1,15\]"
+    ):
+        check_contract(Forgetful())

@@ -4,9 +4,11 @@ work; with them it is not. The numbers come from the diagnostics."""
 import numpy as np
 import pytest
 
-from maskless.config import Config, Hyperparameters
-from maskless.envs.staircase import DESCEND, Staircase
-from maskless.training.program import Program
+from maskless.config import Config
+from maskless.envs.staircase import DESCEND
+from maskless.hyperparameters import Hyperparameters
+
+from programs import program_of
 
 UPDATES = 60
 UNIFORM = 1 / 6
@@ -15,13 +17,13 @@ UNIFORM = 1 / 6
 @pytest.fixture(scope="module")
 def metrics():
     ppo = Hyperparameters(
-        num_envs=64, rollout=32, epochs=4, minibatches=8, learning_rate=1e-3, anneal=False
+        num_envs=32, rollout=32, epochs=4, minibatches=4, learning_rate=1e-3, anneal=False
     )
     config = Config(
         env="staircase", width=64, conditions=("unmasked", "masked"), seeds=2,
-        frames=UPDATES * 2048, ppo=ppo,
+        frames=UPDATES * 1024, ppo=ppo,
     )  # fmt: skip
-    program = Program(config, Staircase(), visit_every=UPDATES)
+    program = program_of(config, chunk=UPDATES)
     return program.advance(program.start(), UPDATES)[1]
 
 

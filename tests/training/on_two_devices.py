@@ -11,18 +11,18 @@ import sys
 import jax
 import numpy as np
 
-from maskless.config import Config, Hyperparameters
+from maskless.config import Config
+from maskless.hyperparameters import Hyperparameters
 from maskless.training.leaves import to_stored
-from maskless.training.program import Program
 
-from toys import Tower
+from programs import program_of
 
 UPDATES = 10
 PPO = Hyperparameters(
     num_envs=8, rollout=8, minibatches=2, epochs=1, learning_rate=1e-3, anneal=False
 )
 CONFIG = Config(
-    env="toys:Tower", width=8, conditions=("masked-kl",), seeds=2, frames=20 * 64, ppo=PPO,
+    env="toys:Tower", width=8, conditions=("masked-kl",), seeds=2, frames=24 * 64, ppo=PPO,
     diagnostics=False,
 )  # fmt: skip
 
@@ -36,9 +36,9 @@ def results(program, states):
 def train(net, path):
     both_runs = dataclasses.replace(CONFIG, net=net)
     one_run = dataclasses.replace(both_runs, seeds=1)
-    alone = Program(both_runs, Tower(), visit_every=UPDATES, devices_at_most=1)
-    split_runs = Program(both_runs, Tower(), visit_every=UPDATES)
-    split_envs = Program(one_run, Tower(), visit_every=UPDATES)
+    alone = program_of(both_runs, chunk=UPDATES, devices_at_most=1)
+    split_runs = program_of(both_runs, chunk=UPDATES)
+    split_envs = program_of(one_run, chunk=UPDATES)
     begun = [alone.fetch_run(alone.start(), run) for run in range(2)]
     found = {}
     for name, program, first in (

@@ -25,13 +25,13 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 TRAIN = [sys.executable, "-m", "maskless", "train"]
 
 
-def start(*arguments, **environment):
+def start(*arguments):
     """A process with two CPU devices. Compiling fast matters more here than running fast."""
     flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
     if jax.__version_info__ < (0, 11):  # later versions do not know this flag
         flags += " --xla_cpu_use_fusion_emitters=false"
     path = f"{TESTS}:{TESTS.parent / 'src'}:{os.environ.get('PYTHONPATH', '')}"
-    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path} | environment
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path}
     return subprocess.Popen(
         [*map(str, arguments)], cwd=TESTS, env=os.environ | settings, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -47,7 +47,7 @@ def finish(process, timeout=300):
 def trained(tmp_path_factory):
     """What on_two_devices.py found, for each network."""
     folder = tmp_path_factory.mktemp("devices")
-    code, output = finish(start(sys.executable, TESTS / "ppo" / "on_two_devices.py", folder))
+    code, output = finish(start(sys.executable, TESTS / "training" / "on_two_devices.py", folder))
     assert code == 0, output
     return {net: dict(np.load(folder / f"{net}.npz")) for net in ("mlp", "gru")}
 
@@ -85,7 +85,7 @@ def test_going_on_from_saved_states_changes_no_bit_on_the_same_devices(trained, 
         np.testing.assert_array_equal(values, whole[name], err_msg=name)
 
 
-UPDATES = 40
+UPDATES = 24
 COMMAND = [
     *TRAIN, "--env", "toys:Tower", "--conditions", "masked-kl", "--seeds", "2", "--width", "8",
     "--num-envs", "8", "--rollout", "8", "--minibatches", "2", "--epochs", "1",
@@ -94,13 +94,13 @@ COMMAND = [
 RUNS = ("masked-kl/seed-0", "masked-kl/seed-1")
 
 
-def both(*arguments, **environment):
+def both(*arguments):
     """Two processes of one training."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port = found.getsockname()[1]
     flags = ["--distributed", "--coordinator", f"localhost:{port}", "--processes", "2", "--process"]
-    return [start(*arguments, *flags, i, **environment) for i in range(2)]
+    return [start(*arguments, *flags, i) for i in range(2)]
 
 
 def finish_both(processes):
@@ -115,9 +115,8 @@ def finish_both(processes):
 def stopped(tmp_path_factory):
     """A training in two processes with two devices each, of which one got SIGTERM."""
     folder = tmp_path_factory.mktemp("processes") / "run"
-    cache = str(tmp_path_factory.mktemp("compiled"))
     keeping = ("--checkpoint-minutes", "0", "--keep", str(UPDATES))
-    processes = both(*COMMAND, "--out", folder, *keeping, JAX_COMPILATION_CACHE_DIR=cache)
+    processes = both(*COMMAND, "--out", folder, *keeping)
     limit = time.monotonic() + 200
     while processes[0].poll() is None and time.monotonic() < limit:
         if max(checkpoints.updates(folder / RUNS[1] / "checkpoints"), default=0) >= 10:
@@ -126,11 +125,11 @@ def stopped(tmp_path_factory):
     processes[1].send_signal(signal.SIGTERM)
     codes, outputs = finish_both(processes)
     assert codes == (0, 0), "\n".join(outputs)
-    return folder, outputs, cache
+    return folder, outputs
 
 
 def test_two_processes_give_the_numbers_of_one_after_ten_updates(stopped, trained):
-    folder, outputs, _ = stopped
+    folder, outputs = stopped
     assert "4 of 4 devices" in outputs[0]
     alone = of(trained["mlp"], "alone")
     for number, run in enumerate(RUNS):
@@ -140,13 +139,13 @@ def test_two_processes_give_the_numbers_of_one_after_ten_updates(stopped, traine
 
 
 def test_a_signal_to_one_process_stops_both_and_they_go_on(stopped):
-    folder, outputs, cache = stopped
+    folder, outputs = stopped
     assert "SIGTERM" in outputs[1]
     assert f"maskless train --resume {folder}" in outputs[0].replace("\n", "")
     assert "--resume" not in outputs[1]  # the first process speaks for all
     newest = [checkpoints.updates(folder / run / "checkpoints")[-1] for run in RUNS]
     assert newest[0] == newest[1] < UPDATES
-    resumed = both(*TRAIN, "--resume", folder, JAX_COMPILATION_CACHE_DIR=cache)
+    resumed = both(*TRAIN, "--resume", folder)
     codes, outputs = finish_both(resumed)
     assert codes == (0, 0), "\n".join(outputs)
     for run in RUNS:

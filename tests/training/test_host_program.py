@@ -8,13 +8,18 @@ import pytest
 
 import maskless
 from maskless import MasklessError
-from maskless.config import Config, Hyperparameters
-from maskless.evaluation.gymnasium_stage import play_host_episodes
-from maskless.nets import Heads, Network, make_net
-from maskless.ppo.rollout import apply
-from maskless.training.gymnasium_program import HostProgram
-from maskless.training.program import of_run
-from maskless.training.train import resume, train
+from maskless.config import Config
+from maskless.evaluation.episodes import mask_source
+from maskless.evaluation.player import play_runs
+from maskless.evaluation.runs import EvaluatedRun, Runs, check_fit
+from maskless.evaluation.summary import evaluate_runs
+from maskless.hyperparameters import Hyperparameters
+from maskless.nets import Heads, Network, apply, make_net
+from maskless.policy.observations import fields_of
+from maskless.training.gymnasium_program import GymnasiumProgram
+from maskless.training.program import Program, of_run
+from maskless.training.request import make_request, request_again
+from maskless.training.session import make_program
 
 from host_toys import mask_from_observation
 
@@ -36,8 +41,25 @@ def configuration(**changes):
     return dataclasses.replace(config, **changes)
 
 
-def program_of(config):
-    return HostProgram(config, maskless.make(config.env, **config.env_options))
+def runs_of(env, net, params, threshold=0.5):
+    """One policy, as evaluation takes it."""
+    run = EvaluatedRun(
+        folder=None,
+        name="policy",
+        seed=0,
+        update=None,
+        params=params,
+        thresholds=(threshold,) * env.num_actions,
+        has_classifier=True,
+    )
+    return Runs(None, env, net, [run], env.id)
+
+
+def play(env, net, params, masks, *, envs, per_env=1, threshold=0.5, **how):
+    """The record of complete episodes under one kind of masks. [envs, episodes]"""
+    sources = [mask_source(masks, env.num_actions)]
+    runs = runs_of(env, net, params, threshold)
+    return of_run(of_run(play_runs(runs, sources, envs=envs, per_env=per_env, **how), 0), 0)
 
 
 def random_params(net, observation):
@@ -49,7 +71,7 @@ def random_params(net, observation):
 
 @pytest.fixture(scope="module")
 def program():
-    program = program_of(configuration())
+    program = GymnasiumProgram(request_again(configuration()))
     yield program
     program.close()
 
@@ -97,17 +119,18 @@ def test_a_rollout_is_what_the_network_did_under_the_masks(program, trained):
     np.testing.assert_array_equal(rollout.reset[1:], rollout.done[:-1])
     for run in range(2):
         mine = jax.tree.map(lambda x, run=run: x[:, run], rollout)
+        sequence = jax.tree.map(jnp.asarray, (mine.observation, mine.reset))
         params, carry = of_run((end.params, end.actor.carry), run)
-        _, heads = apply(net, params, carry, mine.observation, mine.reset)
+        _, heads = apply(net, params, carry, *sequence)
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), heads, mine.heads
         )
         expected = mine.valid.copy() if run == 0 else np.ones_like(mine.valid)
         if run == 0:  # a quarter of the environments act under the predicted mask
             expected[:, 0] = mine.heads.validity[:, 0] > 0
+        expected |= ~expected.any(-1, keepdims=True)  # a mask that allows nothing is not applied
         np.testing.assert_array_equal(mine.applied, expected)
-        allowed = mine.applied | ~mine.applied.any(-1, keepdims=True)
-        logits = np.where(allowed, mine.heads.logits, -np.inf)
+        logits = np.where(mine.applied, mine.heads.logits, -np.inf)
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         chosen = np.take_along_axis(log_probs, mine.action[..., None], -1)[..., 0]
         np.testing.assert_allclose(mine.log_prob, chosen, rtol=1e-4, atol=1e-5)
@@ -121,10 +144,13 @@ def test_masks_are_asked_of_those_conditions_only_that_need_them():
     options = {"workers": 0, "masks": "none"}
     for name in ("masked", "unmasked-kl"):
         with pytest.raises(MasklessError, match=f"no action masks, which '{name}' learns from"):
-            program_of(configuration(env_options=options, conditions=(name,)))
-    program_of(configuration(env_options=options, conditions=("unmasked",)))
-    with pytest.raises(MasklessError, match="no Gymnasium environment"):
-        HostProgram(configuration(), maskless.make("staircase"))
+            request_again(configuration(env_options=options, conditions=(name,)))
+    request_again(configuration(env_options=options, conditions=("unmasked",)))
+
+
+def test_the_environment_decides_which_program_trains_in_it():
+    assert type(make_program(request_again(configuration()))) is GymnasiumProgram
+    assert type(make_program(make_request("staircase", "masked"))) is Program
 
 
 def test_train_and_resume_as_everywhere(tmp_path):
@@ -132,12 +158,14 @@ def test_train_and_resume_as_everywhere(tmp_path):
         conditions=("masked",), net="mlp", env_options={"workers": 1}, diagnostics=False
     )
     folder, said = tmp_path / "run", []
-    assert train(config, folder)
+    training = maskless.train(config, folder=folder)
+    assert training.complete
+    assert training.metrics["policy_loss"].shape == (1, 3)
     assert multiprocessing.active_children() == []
     log = (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
     assert len(log.splitlines()) == 3
     assert (folder / "masked" / "seed-0" / "policy" / "weights.safetensors").exists()
-    assert resume(folder, warn=said.append)
+    assert maskless.train(folder=folder, resume=True, warn=said.append).complete
     assert any("go on with new episodes" in sentence for sentence in said)
     assert log == (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
 
@@ -145,8 +173,6 @@ def test_train_and_resume_as_everywhere(tmp_path):
 class PerfectNet(Network):
     """Knows the masks of `Steps`, and prefers the actions in the order of the environment's
     number. No parameters."""
-
-    encoder: str = "flat"
 
     def initial_carry(self, batch):
         return jnp.zeros((batch, 0))
@@ -162,9 +188,7 @@ class PerfectNet(Network):
 
 def test_evaluation_plays_the_very_episodes_that_the_seed_decides():
     env, net = maskless.make(STEPS, workers=0), PerfectNet(num_actions=3)
-    record = play_host_episodes(
-        env, net, {}, masks="oracle", num_envs=3, episodes=4, seed=9, greedy=True
-    )
+    record = play(env, net, {}, "oracle", envs=3, per_env=4, seed=9, greedy=True)
     game = env.play()
     for slot in range(3):
         dice = np.random.default_rng([9, slot])
@@ -184,9 +208,7 @@ def test_evaluation_plays_the_very_episodes_that_the_seed_decides():
 def test_with_perfect_predictions_the_oracle_is_not_missed():
     env, net = maskless.make(STEPS, workers=0), PerfectNet(num_actions=3)
     kinds = ("oracle", "predicted", "none")
-    oracle, predicted, none = (
-        play_host_episodes(env, net, {}, masks=masks, num_envs=8, episodes=3) for masks in kinds
-    )
+    oracle, predicted, none = (play(env, net, {}, masks, envs=8, per_env=3) for masks in kinds)
     jax.tree.map(np.testing.assert_array_equal, oracle, predicted)
     for field in ("invalid", "changed", "wrong", "fallbacks"):
         assert (getattr(oracle, field) == 0).all()
@@ -194,9 +216,7 @@ def test_with_perfect_predictions_the_oracle_is_not_missed():
     assert none.invalid.sum() > 0
     assert (none.invalid <= none.changed).all()
     # Nothing can be predicted valid above a probability of 1: then there is no mask.
-    nothing = play_host_episodes(
-        env, net, {}, masks="predicted", num_envs=8, episodes=3, threshold=1.0
-    )
+    nothing = play(env, net, {}, "predicted", envs=8, per_env=3, threshold=1.0)
     np.testing.assert_array_equal(nothing.returns, none.returns)
     np.testing.assert_array_equal(nothing.fallbacks, nothing.lengths)
 
@@ -204,29 +224,29 @@ def test_with_perfect_predictions_the_oracle_is_not_missed():
 def test_without_an_oracle_nobody_knows_what_is_invalid():
     env, net = maskless.make(STEPS, workers=0, masks="none"), PerfectNet(num_actions=3)
     with pytest.raises(MasklessError, match="there is no oracle"):
-        play_host_episodes(env, net, {}, masks="oracle")
-    record = play_host_episodes(env, net, {}, masks="predicted", num_envs=2)
+        evaluate_runs(runs_of(env, net, {}), masks=("oracle",))
+    record = play(env, net, {}, "predicted", envs=2)
     for field in ("invalid", "changed", "wrong"):
         assert np.isnan(getattr(record, field)).all()
-    with pytest.raises(MasklessError, match="has 4 actions"):
-        play_host_episodes(env, PerfectNet(num_actions=4), {}, masks="none")
-    taller = make_net("mlp", num_actions=3, width=4)
-    params = random_params(taller, jnp.zeros((1, 1, 9)))
-    with pytest.raises(MasklessError, match="cannot read the observations"):
-        play_host_episodes(env, taller, params, masks="none")
+
+
+def test_a_policy_for_other_actions_or_observations_is_refused():
+    env = maskless.make(STEPS, workers=0)
+    check_fit(env.action_names, fields_of(env), env)
+    with pytest.raises(MasklessError, match="has other actions"):
+        check_fit((*env.action_names, "fly"), fields_of(env), env)
+    with pytest.raises(MasklessError, match="has other observations"):
+        check_fit(env.action_names, fields_of(maskless.make("staircase")), env)
 
 
 def test_a_policy_made_for_our_corridors_acts_in_the_real_game():
     pytest.importorskip("minihack")
     # tests/envs/test_host.py: the shapes and names are those of minihack-corridor-r3.
     real = maskless.make("gymnasium:MiniHack-Corridor-R3-v0", workers=0, max_episode_steps=20)
-    net = make_net("mlp", num_actions=real.num_actions, encoder="glyphs", width=8)
+    net = make_net("mlp", num_actions=real.num_actions, encoder=real.encoder, width=8)
     zeros = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape), x.dtype), real.observation_shapes)
     params = random_params(net, zeros)
-    records = [
-        play_host_episodes(real, net, params, masks=masks, num_envs=2)
-        for masks in ("predicted", "none")
-    ]
+    records = [play(real, net, params, masks, envs=2) for masks in ("predicted", "none")]
     for record in records:
         assert (record.lengths == 20).all()
         assert ((record.returns <= 0) & (record.returns >= -0.2001)).all()
@@ -246,22 +266,16 @@ TAXI = Hyperparameters(
 )
 
 
+@pytest.mark.slow
 def test_taxi_is_solved_with_its_own_masks():
     """The optimum is about 7.9; without having learned, an episode returns about -140."""
     name = "gymnasium:Taxi-v3"
     config = Config(env=name, width=64, frames=200_000, ppo=TAXI, diagnostics=False)
     env = maskless.make(name, workers=0)  # its step is cheaper than a message to a worker
-    program = HostProgram(config, env)
+    program = GymnasiumProgram(request_again(config, env=env))
     states = program.start()
     states, _ = program.advance(states, config.updates)
     program.close()
-    record = play_host_episodes(
-        env,
-        program.learner.net,
-        of_run(states.params, 0),
-        masks="oracle",
-        num_envs=64,
-        episodes=8,
-    )
+    record = play(env, program.learner.net, of_run(states.params, 0), "oracle", envs=64, per_env=8)
     assert record.invalid.sum() == 0
     assert record.returns.mean() >= 7.0

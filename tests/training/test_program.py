@@ -4,9 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from maskless.config import Config, Hyperparameters
-from maskless.training.program import Program, of_run
+from maskless.config import Config
+from maskless.hyperparameters import Hyperparameters
+from maskless.ppo.rollout import collect
+from maskless.training.program import of_run
 
+from programs import program_of
 from toys import MaskedBandit
 
 PPO = Hyperparameters(num_envs=16, rollout=8, minibatches=2, epochs=2, learning_rate=1e-3)
@@ -18,7 +21,7 @@ def program(conditions, seeds, first_seed=0):
         env="masked-bandit", width=16, conditions=conditions, seeds=seeds, first_seed=first_seed,
         frames=UPDATES * 128, ppo=PPO,
     )  # fmt: skip
-    return Program(config, MaskedBandit(), visit_every=UPDATES)
+    return program_of(config, MaskedBandit(), chunk=UPDATES)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +69,6 @@ def test_how_updates_are_divided_changes_no_bit(together):
 def test_labels_come_from_the_oracle_when_environments_act_under_predicted_masks(together):
     made, states, _ = together
     run = made.learner.config.runs.index(("masked-loop", 0))
-    from maskless.ppo.rollout import collect
-
     condition, state = of_run(made.conditions, run), of_run(states, run)
     _, rollout = collect(
         made.learner.venv,
@@ -80,6 +81,9 @@ def test_labels_come_from_the_oracle_when_environments_act_under_predicted_masks
     )
     contexts = rollout.observation.argmax(-1)
     np.testing.assert_array_equal(rollout.valid, MaskedBandit.masks[contexts])
-    predicted = jax.nn.sigmoid(rollout.heads.validity) > condition.threshold
+    predicted = np.asarray(jax.nn.sigmoid(rollout.heads.validity) > condition.threshold)
+    predicted = predicted | ~predicted.any(
+        -1, keepdims=True
+    )  # a mask that allows nothing is not applied
     np.testing.assert_array_equal(rollout.applied[:, :4], predicted[:, :4])  # a quarter of 16
     np.testing.assert_array_equal(rollout.applied[:, 4:], rollout.valid[:, 4:])

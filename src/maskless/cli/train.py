@@ -21,7 +21,9 @@ from maskless.hyperparameters import VARYING, Hyperparameters
 
 NO_ENV = ""
 _PROCESS_FLAGS = ("coordinator", "processes", "process")
-_WITH_RESUME = ("resume", "checkpoint_minutes", "keep", "tensorboard", "wandb", "distributed")
+_WITH_RESUME = (
+    *("resume", "checkpoint_minutes", "keep", "tensorboard", "wandb", "distributed", "arguments"),
+)
 
 
 def _field_docs(cls: type) -> dict[str, str]:
@@ -127,6 +129,8 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     """How many processes there are."""
     process: int | None = None
     """Which of them this is, from 0."""
+    arguments: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """What --distributed was given with: see `_with_defaults`."""
 
     def run(self) -> None:
         from maskless.api import train
@@ -134,7 +138,7 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
 
         started = time.monotonic()
         with self._connected():
-            request, folder = self._request(), self._folder()
+            request, folder = self._with_defaults()._request(), self._folder()
             if processes.is_first():
                 _say_which_masks(request.get("env"), self.env_options)
             training = train(
@@ -164,6 +168,14 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
 
         return processes.connected(self.coordinator, self.processes, self.process)
 
+    def _with_defaults(self) -> "Train":
+        """Its environment is imported, and asked for its hyperparameters, when the processes are
+        connected: before, nothing may use JAX."""
+        if not self.arguments:
+            return self
+        arguments = [argument for argument in self.arguments if argument != "--distributed"]
+        return tyro.cli(Train, args=arguments, default=default_train(arguments))
+
     def _request(self) -> dict[str, Any]:
         """What `maskless.train` is asked for."""
         if self.resume is not None:
@@ -173,18 +185,14 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
             raise MasklessError(
                 "Say what to train on: --env ENV (see `maskless envs`), or --resume RUN."
             )
-        numbers = {name: getattr(self.ppo, name) for name in VARYING}
-        for name, values in numbers.items():
-            if not values:
+        for name in VARYING:
+            if not getattr(self.ppo, name):
                 raise MasklessError(f"--{name.replace('_', '-')} needs a number.")
-        several = {name: values for name, values in numbers.items() if len(values) > 1}
-        single = {name: values[0] for name, values in numbers.items()}
         same = ("conditions", "seeds", "first_seed", "frames", "net", "width", "precision")
         return {
             **{name: getattr(self, name) for name in (*same, "preset", "diagnostics", "env")},
             "env_options": dict(_option(text) for text in self.env_options),
-            "ppo": Hyperparameters(**dataclasses.asdict(self.ppo) | single),
-            **several,
+            **dataclasses.asdict(self.ppo),
         }
 
     def _folder(self) -> Path:
@@ -247,6 +255,8 @@ def _say_which_masks(env: str | None, options: Sequence[str]) -> None:
 def default_train(arguments: Sequence[str]) -> Train:
     """`Train` with the hyperparameters of the preset, network and environment that the command
     line names, so that --help shows the numbers that will be used and any of them can be given."""
+    if "--distributed" in arguments:
+        return Train(arguments=tuple(arguments))
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     for name in ("env", "net", "preset"):
         default = next(f.default for f in dataclasses.fields(Train) if f.name == name)

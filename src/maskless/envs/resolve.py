@@ -47,7 +47,7 @@ def name_and_options(env: Environment) -> tuple[str, dict[str, Any]]:
     if env.made_from is not None:
         id, options = env.made_from
         return id, dict(options)
-    return f"{OBJECT}{type(env).__name__}", {}
+    return env.id if env.id.startswith(OBJECT) else f"{OBJECT}{type(env).__name__}", {}
 
 
 def _follows_contract(env: Any) -> bool:

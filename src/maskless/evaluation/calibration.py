@@ -110,7 +110,7 @@ def calibrate(
         # Each action gets its part of delta, so that all bounds hold at once.
         ranks = [tolerance_rank(n, alpha, delta / len(old)) for n in counts]
         guaranteed = [rank > 0 or rare == "allow" for rank in ranks]
-        bounds = conformal_thresholds(chosen_on.score, ranks)
+        bounds = conformal_thresholds(np.asarray(chosen_on.score), ranks)
         thresholds = [t if g else o for t, g, o in zip(bounds, guaranteed, old, strict=True)]
     else:
         thresholds = closest_policy(chosen_on.states, old)
@@ -165,7 +165,7 @@ def episodes_needed(alpha: float, delta: float) -> int:
 
 
 def conformal_thresholds(
-    scores: Float[Array, "episodes actions"], ranks: list[int]
+    scores: Float[np.ndarray, "episodes actions"], ranks: list[int]
 ) -> list[Threshold]:
     """For each action a little below its score of this rank, so that this one is still allowed;
     None where the rank is 0. `scores`: one of each independent episode, nan where there is none."""

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from maskless import masking
 from maskless.envs.base import Observation
 from maskless.envs.vector import First, Step, VectorEnv
-from maskless.nets import Heads, Network
+from maskless.nets import AnyNetwork, Heads
 from maskless.ppo.rollout import Actor, apply_step, start
 
 Masks = Literal["oracle", "predicted", "none"]
@@ -117,7 +117,7 @@ def no_fold(accumulator: Any, before: Play, step: Choice) -> Any:
     return accumulator
 
 
-def begin(venv: VectorEnv, net: Network, key: PRNGKeyArray, episodes: int) -> Play:
+def begin(venv: VectorEnv, net: AnyNetwork, key: PRNGKeyArray, episodes: int) -> Play:
     """Every environment at the start of its first episode."""
     start_key, key = jax.random.split(key)
     return before_first_step(start(venv, net, start_key), key, episodes)
@@ -133,7 +133,7 @@ def before_first_step(actor: Actor, key: PRNGKeyArray, episodes: int) -> Play:
 
 def advance(
     venv: VectorEnv,
-    net: Network,
+    net: AnyNetwork,
     params: Any,
     play: Play,
     source: MaskSource,
@@ -168,7 +168,7 @@ def advance(
 
 
 def choose(
-    net: Network,
+    net: AnyNetwork,
     params: Any,
     actor: Actor,
     key: PRNGKeyArray,

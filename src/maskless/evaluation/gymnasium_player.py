@@ -15,7 +15,7 @@ from maskless.envs.vector import Step
 from maskless.evaluation import episodes as game
 from maskless.evaluation.episodes import Choice, Fold, MaskSource, Overrule, Play, no_fold
 from maskless.evaluation.player import Player
-from maskless.nets import Network
+from maskless.nets import AnyNetwork
 from maskless.ppo.rollout import Actor
 
 NO_WORLDS: Any = ()
@@ -29,7 +29,7 @@ class GymnasiumPlayer(Player):
         self,
         env: Environment,
         num_envs: int,
-        net: Network,
+        net: AnyNetwork,
         *,
         greedy: bool = False,
         overrule: Overrule | None = None,
@@ -70,7 +70,7 @@ class GymnasiumPlayer(Player):
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _choose(
-    net: Network,
+    net: AnyNetwork,
     greedy: bool,
     overrule: Overrule | None,
     params: Any,
@@ -94,6 +94,6 @@ def _conclude(
     choice: Choice,
     out: Step,
     accumulator: Any,
-) -> tuple[Play, Array]:
+) -> tuple[Play, Any]:
     accumulator = fold(accumulator, play, choice)
     return game.conclude(play, key, NO_WORLDS, carry, choice, out), accumulator

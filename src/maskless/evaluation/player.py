@@ -28,7 +28,7 @@ from maskless.errors import MasklessError
 from maskless.evaluation import episodes as game
 from maskless.evaluation.episodes import EpisodeRecord, Fold, MaskSource, Overrule, Play, no_fold
 from maskless.evaluation.runs import Runs
-from maskless.nets import Network
+from maskless.nets import AnyNetwork
 from maskless.policy.acting import as_array
 from maskless.training.program import stack_runs
 
@@ -93,7 +93,7 @@ def check_oracle(env: Environment, advice: str) -> None:
 def make_player(
     env: Environment,
     num_envs: int,
-    net: Network,
+    net: AnyNetwork,
     *,
     greedy: bool = False,
     overrule: Overrule | None = None,
@@ -118,7 +118,7 @@ def make_player(
 class JaxPlayer(Player):
     """Environments inside JAX."""
 
-    def __init__(self, venv: VectorEnv, net: Network, **how: Any):
+    def __init__(self, venv: VectorEnv, net: AnyNetwork, **how: Any):
         """`how`: what `episodes.advance` takes."""
         self.num_envs = venv.num_envs
         self._venv, self._net = venv, net
@@ -142,7 +142,7 @@ class BatchedPlayer:
     def __init__(
         self,
         venv: VectorEnv,
-        net: Network,
+        net: AnyNetwork,
         run_seeds: Sequence[int],
         sources: Sequence[MaskSource],
         episodes: int,

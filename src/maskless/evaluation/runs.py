@@ -15,7 +15,7 @@ from maskless.config import Config
 from maskless.envs import Environment, make
 from maskless.envs.resolve import OBJECT, as_environment
 from maskless.errors import MasklessError
-from maskless.nets import Network
+from maskless.nets import AnyNetwork
 from maskless.policy.acting import Policy
 from maskless.policy.artifact import ABOUT_FILE, read_artifact
 from maskless.policy.observations import Field, fields_of
@@ -58,7 +58,7 @@ class Runs:
     config: Config | None
     """None: an artifact that is not in its run's folder."""
     env: Environment
-    net: Network
+    net: AnyNetwork
     runs: list[EvaluatedRun]
     home: str
     """The id of the environment trained in; `env` may be another."""
@@ -130,7 +130,7 @@ def load_runs(
     return Runs(config, another or home, network, runs, home.id, folder)
 
 
-def parameter_shapes(net: Network, env: Environment) -> Any:
+def parameter_shapes(net: AnyNetwork, env: Environment) -> Any:
     """Shapes and types of the network's parameters, without computing any."""
     sequence = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((1, 1, *x.shape), x.dtype), env.observation_shapes

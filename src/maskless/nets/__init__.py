@@ -5,7 +5,7 @@ from typing import Any
 import flax.linen as nn
 
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.nets.base import PRECISIONS, Carry, Network, apply, is_recurrent
+from maskless.nets.base import PRECISIONS, AnyNetwork, Carry, Network, apply, is_recurrent
 from maskless.nets.contract import check_network
 from maskless.nets.encoders import Encoder, ModuleEncoder
 from maskless.nets.glyphs import GlyphEncoder
@@ -85,6 +85,7 @@ __all__ = [
     "MLP",
     "NETS",
     "PRECISIONS",
+    "AnyNetwork",
     "Carry",
     "Encoder",
     "Heads",

@@ -45,6 +45,8 @@ from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads, complete
 
 PRECISIONS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+AnyNetwork = Any
+"""A `Network`, or any other Flax module that keeps its contract."""
 Carry = Any
 
 

@@ -11,8 +11,8 @@ def gae(
     ends: Bool[Array, "time envs"],
     last_value: Float[Array, " envs"],
     *,
-    discount: float,
-    gae_lambda: float,
+    discount: float | Float[Array, ""],
+    gae_lambda: float | Float[Array, ""],
 ) -> Float[Array, "time envs"]:
     """A_t = sum_k (discount gae_lambda)^k delta_{t+k},
     delta_t = r_t + discount V_{t+1} - V_t, both cut off where `ends[t]`: step t ended its episode.

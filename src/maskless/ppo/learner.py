@@ -18,7 +18,7 @@ from maskless.diagnostics import classifier, correlation, suppression
 from maskless.envs.base import Environment
 from maskless.envs.vector import VectorEnv
 from maskless.hyperparameters import Hyperparameters, with_numbers
-from maskless.nets import Network, RandomNetworkDistillation, apply, is_recurrent
+from maskless.nets import AnyNetwork, RandomNetworkDistillation, apply, is_recurrent
 from maskless.ppo import rnd
 from maskless.ppo.advantages import gae
 from maskless.ppo.rollout import Actor, Rollout, apply_step, collect, start
@@ -48,7 +48,9 @@ class TrainState:
 class Learner:
     """What stays the same in a run: the environments, the network, the numbers."""
 
-    def __init__(self, config: Config, env: Environment, net: Network, optimizer: Optimizer = adam):
+    def __init__(
+        self, config: Config, env: Environment, net: AnyNetwork, optimizer: Optimizer = adam
+    ):
         self.config, self.env, self.net = config, env, net
         self._optimizer = optimizer
         self.venv = VectorEnv(env, config.ppo.num_envs, observe=env.record)

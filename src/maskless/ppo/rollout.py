@@ -12,7 +12,7 @@ from maskless import masking
 from maskless.conditions import Condition
 from maskless.envs.base import Observation
 from maskless.envs.vector import Episodes, First, Step, VectorEnv, VectorState
-from maskless.nets import Heads, Network, apply
+from maskless.nets import AnyNetwork, Heads, apply
 
 
 @struct.dataclass
@@ -50,7 +50,7 @@ class Rollout:
     """Where `done`: the numbers of the finished episode."""
 
 
-def start(venv: VectorEnv, net: Network, key: PRNGKeyArray) -> Actor:
+def start(venv: VectorEnv, net: AnyNetwork, key: PRNGKeyArray) -> Actor:
     """Every environment at the start of its first episode."""
     worlds, first = venv.reset(key)
     return Actor(
@@ -63,7 +63,7 @@ def start(venv: VectorEnv, net: Network, key: PRNGKeyArray) -> Actor:
 
 def collect(
     venv: VectorEnv,
-    net: Network,
+    net: AnyNetwork,
     params: Any,
     condition: Condition,
     actor: Actor,
@@ -118,7 +118,7 @@ def after_step(
 
 @jax.named_scope("network")
 def apply_step(
-    net: Network,
+    net: AnyNetwork,
     params: Any,
     carry: Any,
     observation: Observation,

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from maskless import losses, masking
 from maskless.conditions import Condition
 from maskless.hyperparameters import Hyperparameters
-from maskless.nets import Heads, Network, apply
+from maskless.nets import AnyNetwork, Heads, apply
 from maskless.ppo.rollout import Rollout
 from maskless.ppo.sharding import share_members
 
@@ -64,7 +64,7 @@ def adam(ppo: Hyperparameters, updates: int) -> optax.GradientTransformation:
 
 
 def gradient_step(
-    net: Network,
+    net: AnyNetwork,
     optimizer: optax.GradientTransformation,
     ppo: Hyperparameters,
     condition: Condition,
@@ -83,7 +83,7 @@ def gradient_step(
 
 
 def objective(
-    params: Any, net: Network, batch: Batch, condition: Condition, ppo: Hyperparameters
+    params: Any, net: AnyNetwork, batch: Batch, condition: Condition, ppo: Hyperparameters
 ) -> tuple[Float[Array, ""], Metrics]:
     """What is minimised on a minibatch, and its parts:
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from maskless import masking
 from maskless.conditions import Condition
@@ -104,7 +104,7 @@ class GymnasiumProgram(Program):
         blank = stack_runs([self._blank_actor()] * self._shape[0])
         return dataclasses.replace(blank, now=now)
 
-    def _collect(self, states: TrainState, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
+    def _collect(self, states: TrainState, key: Key[Array, " runs"]) -> tuple[Actor, Rollout]:
         """One rollout of every run. [runs, ...] and [time, runs, envs, ...]"""
         assert self._worlds is not None
         ppo = self.learner.config.ppo

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Key, PyTree, Shaped
 
 from maskless.errors import MasklessError
 
@@ -65,7 +65,7 @@ def to_stored(tree: PyTree) -> tuple[dict[str, np.ndarray], dict[str, dict[str, 
 
 def from_stored(
     stored: Shaped[np.ndarray, "..."], about: dict[str, Any]
-) -> Shaped[np.ndarray, "..."] | PRNGKeyArray:
+) -> Shaped[np.ndarray, "..."] | Key[Array, "..."]:
     """One leaf as it was. ValueError, TypeError or KeyError when the two do not fit."""
     shape = tuple(about["shape"])
     if "key_implementation" in about:

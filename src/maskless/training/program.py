@@ -1,7 +1,7 @@
 """All runs of a configuration, seeds times conditions, as one compiled program."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from maskless.conditions import Condition, condition, numbers, stack
 from maskless.config import Config
-from maskless.ppo.learner import Learner, Numbers, TrainState
+from maskless.ppo.learner import Learner, TrainState
 from maskless.ppo.update import Metrics
 from maskless.training import devices
 from maskless.training.devices import RUNS
@@ -142,7 +142,7 @@ class Program:
         self,
         states: TrainState,
         conditions: Condition,
-        numbers: Numbers,
+        numbers: Mapping[str, Float[Array, " runs"]],
         count: Int[Array, ""],
     ) -> tuple[TrainState, Metrics]:
         # `count` is traced: every number of updates is the same program, so that a resumed run

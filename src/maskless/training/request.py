@@ -14,7 +14,7 @@ from maskless.envs import Environment
 from maskless.envs.resolve import OBJECT, as_environment, name_and_options
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.hyperparameters import VARYING, Hyperparameters
-from maskless.nets import NETS, Network, as_network, check_network, is_recurrent
+from maskless.nets import NETS, AnyNetwork, Network, as_network, check_network, is_recurrent
 from maskless.ppo.learner import Optimizer
 from maskless.ppo.update import adam
 
@@ -31,7 +31,7 @@ class Request:
 
     config: Config
     env: Environment
-    net: Network
+    net: AnyNetwork
     optimizer: Optimizer = adam
 
 

@@ -13,9 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Int
 
-from maskless.envs.base import Observation
 from maskless.envs.gymnasium.env import HostEnvironment
-from maskless.envs.gymnasium.game import Game, game_error
+from maskless.envs.gymnasium.game import Game, Observation, game_error
 from maskless.envs.vector import Episodes, Step
 from maskless.errors import MasklessError
 
@@ -101,7 +100,7 @@ class GameBatch(gymnasium.Env):
 
     def _step_game(self, actions: Int[np.ndarray, " size"], number: int) -> None:
         outcome = self.outcome
-        masked, observation, reward, *ended = self._games[number].step(actions[number])
+        masked, observation, reward, *ended = self._games[number].step(int(actions[number]))
         outcome.reward[number] = reward
         if masked is None:
             outcome.terminated[number], outcome.truncated[number] = ended

@@ -5,14 +5,14 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, PyTree
 
-from maskless.envs.base import Observation
 from maskless.errors import MasklessError
 
 MASK = "action_mask"
 """The key of the mask in `info` or in a dict observation."""
 MaskSource = Literal["method", "info", "observation", "none"]
+Observation = PyTree[np.ndarray]
 MaskedObservation = tuple[Observation, Bool[np.ndarray, " actions"]]
 """An observation and the mask of the same state."""
 

@@ -5,9 +5,8 @@ import importlib
 import re
 from typing import Any
 
-from maskless.envs.base import Observation
 from maskless.envs.gymnasium.env import Adapter
-from maskless.envs.gymnasium.game import Game, MaskedObservation
+from maskless.envs.gymnasium.game import Game, MaskedObservation, Observation
 from maskless.envs.registry import make
 from minihax import from_nle
 
