@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,9 @@ def documented():
 
 
 def test_every_diagnostic_is_explained_once():
-    rollout = jax.tree.map(jnp.asarray, slow.random_rollouts("masked", updates=1)[0])
+    rollout = slow.random_rollouts("masked", updates=1)[0]
+    arrays = {name: jnp.asarray(value) for name, value in vars(rollout).items()}
+    rollout = SimpleNamespace(**arrays)
     actions = slow.ACTIONS
     _, suppressed = jax.eval_shape(
         lambda: suppression.measure(
@@ -62,7 +65,7 @@ def test_everything_the_learner_logs_is_explained():
     program = Program(request_again(config, env=Tower()))
     state = program.like()
     one = jax.tree.map(lambda x: x[0], program.conditions)
-    _, metrics = jax.eval_shape(program.learner.update, state, one)
+    _, metrics = jax.eval_shape(program.learner.update, state, one, {})
     docs = documented()
     own = {*docs["Progress"], *docs["Learning"]} - {"update", "frames", "seconds"}
     explained = {name for section in docs.values() for name in section}

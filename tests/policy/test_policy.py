@@ -35,7 +35,7 @@ def softmax_over(logits, mask):
 def heads_of(policy, sequence, resets):
     """The network applied to a whole sequence [time, batch, ...] at once."""
     carry = policy.net.initial_carry(sequence.shape[1])
-    return policy.net.apply(policy.params, carry, (sequence,), resets)[1]
+    return policy.net.apply(policy.params, carry, (jnp.asarray(sequence),), jnp.asarray(resets))[1]
 
 
 def test_steps_are_those_of_the_network_on_the_whole_sequence(gru):

@@ -69,8 +69,8 @@ def convolve_padded(x: Array, kernel: Array, bias: Array) -> Array:
     """
     matrix = convolution_matrix(kernel.astype(x.dtype))
     # Not `linear_relu`: XLA fuses a bias with the product only if it is a parameter itself.
-    y = x.reshape(len(x), -1) @ matrix + jnp.tile(bias, 4).astype(x.dtype)
-    return jax.nn.relu(y).reshape(len(x), 2, 2, -1)
+    y = x.reshape(x.shape[0], -1) @ matrix + jnp.tile(bias, 4).astype(x.dtype)
+    return jax.nn.relu(y).reshape(x.shape[0], 2, 2, -1)
 
 
 def convolution_matrix(

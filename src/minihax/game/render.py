@@ -44,7 +44,7 @@ def whole_level(state: State) -> Text:
         [Terrain.CORRIDOR, Terrain.CLOSED_DOOR, Terrain.LOCKED_DOOR],
         terrain,
     ).astype(np.int8)
-    glyphs = np.array(appearance(jnp.asarray(found), state.horizontal, state.boulders))
+    glyphs = np.array(appearance(jnp.asarray(revealed), state.horizontal, state.boulders))
     glyphs[tuple(np.asarray(state.position))] = Glyph.HERO
     marks = np.where(revealed != terrain, _HIDDEN, "")
     marks = np.where(terrain == Terrain.LOCKED_DOOR, _LOCKED, marks)

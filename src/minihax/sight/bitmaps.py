@@ -18,7 +18,7 @@ from minihax.level.terrain import HEIGHT, WIDTH
 from minihax.transforms import materialise
 
 WORDS = 3
-Words = UInt32[Array, "*_rows lanes"]
+Words = UInt32[Array, "..."]
 Bitmap = tuple[Words, ...]
 
 _ALL = np.uint32(0xFFFFFFFF)

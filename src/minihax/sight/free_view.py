@@ -25,8 +25,8 @@ from minihax.sight import bitmaps
 from minihax.sight import lines as sight_lines
 from minihax.sight.bitmaps import Bitmap, each
 
-Lanes = Int32[Array, " lanes"]
-Words = UInt32[Array, "21 lanes"]
+Lanes = Int32[Array, " _lanes"]
+Words = UInt32[Array, "21 _lanes"]
 _RowState = tuple[Bitmap, Bitmap, Array]  # carried, clear squares, columns reached so far
 
 _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
@@ -71,7 +71,7 @@ def _near_sides(clear: Bitmap, x: Lanes) -> tuple[Words, Words]:
     return right[0], left[0]
 
 
-def _near_quadrants(sides: tuple[Words, Words]) -> UInt32[Array, "52 lanes"]:
+def _near_quadrants(sides: tuple[Words, Words]) -> UInt32[Array, "52 quadrants"]:
     both = jnp.concatenate(sides, axis=1)
     return bitmaps.rows_after((jnp.concatenate([both, both[::-1]], axis=1),))[0]
 

@@ -38,7 +38,7 @@ STEPS = 4
 """Steps along far lines that are taken at once, so that their loads wait together."""
 _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
 
-Lanes = Int32[Array, " lanes"]
+Lanes = Int32[Array, " _lanes"]
 Sides = UInt32[Array, " 2*3*21*batch"]
 Views = tuple[UInt32[Array, "21 4*batch"], ...]  # bitmaps of all quadrants
 

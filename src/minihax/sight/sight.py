@@ -20,7 +20,7 @@ from minihax.sight import bitmaps, free_view
 from minihax.sight.bitmaps import Bitmap, each
 from minihax.transforms import flat_vmap
 
-Lanes = Int32[Array, " lanes"]
+Lanes = Int32[Array, " _lanes"]
 _CPU_CHUNK = 512
 
 
