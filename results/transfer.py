@@ -86,7 +86,7 @@ def play(
             num_envs=min(arguments.envs, arguments.episodes),
             seed=arguments.seed,
             env=env,
-            progress=lambda done, _: update(done, title),
+            report=lambda done, _: update(done, title),
         )
     return found.runs[0], time.monotonic() - began
 

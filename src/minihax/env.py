@@ -72,6 +72,10 @@ class Corridor:
         self._generate = generate
         self._mapped = mapped
 
+    @property
+    def num_actions(self) -> int:
+        return len(self.action_names)
+
     def reset(self, key: PRNGKeyArray) -> tuple[Observation, State]:
         """A fresh level and a fresh hero."""
         level_key, hero_key = jax.random.split(key)

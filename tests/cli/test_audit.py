@@ -48,7 +48,10 @@ def test_the_worst_states_are_what_the_policy_and_the_environment_say_they_are(a
     np.testing.assert_array_equal(jax.vmap(env.validity)(worst.state), worst.valid)
     np.testing.assert_array_equal(jax.vmap(env.observe)(worst.state), worst.observation)
     _, heads = trained.net.apply(
-        run.params, (), jnp.asarray(worst.observation)[None], jnp.zeros((1, len(worst.kl)), bool)
+        jax.tree.map(jnp.asarray, run.params),
+        (),
+        jnp.asarray(worst.observation)[None],
+        jnp.zeros((1, len(worst.kl)), bool),
     )
     probability = np.asarray(jax.nn.sigmoid(heads.validity[0]))
     np.testing.assert_allclose(worst.probability, probability, atol=1e-5)

@@ -39,7 +39,7 @@ STEPS = 4
 _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
 
 Lanes = Int32[Array, " _lanes"]
-Sides = UInt32[Array, " 2*3*21*batch"]
+Sides = UInt32[Array, " _words"]  # 2 * 3 * 21 * batch of them
 Views = tuple[UInt32[Array, "21 4*batch"], ...]  # bitmaps of all quadrants
 
 
