@@ -9,6 +9,7 @@ Every environment plays its first `episodes` episodes to their end: taking the f
 masks can be compared episode by episode. `player.py` compiles this.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
@@ -229,3 +230,36 @@ def conclude(
         episode=play.episode + out.done,
         record=record,
     )
+
+
+class Player(abc.ABC):
+    """Some environments in which policies of one network play, one policy at a time. Compiled once
+    for all parameters, masks and thresholds. `close` it, or use it in a `with`."""
+
+    num_envs: int
+    _advance: Callable[..., tuple[Play, Any]]
+
+    @abc.abstractmethod
+    def begin(self, seed: int, episodes: int) -> Play:
+        """Every environment at the start of its first episode. The same seed means the same
+        levels. Plays of one player do not overlap."""
+
+    def advance(
+        self,
+        params: Any,
+        play: Play,
+        source: MaskSource,
+        threshold: float | Float[Array, "..."],
+        accumulator: Any = None,
+    ) -> tuple[Play, Any]:
+        """Some more steps, and what `fold` makes of them. `play` and `accumulator` are used up."""
+        return self._advance(params, play, source, threshold, accumulator)
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Gives back what is held outside of JAX."""
+
+    def __enter__(self) -> "Player":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -13,8 +13,7 @@ from maskless.envs.gymnasium.env import HostEnvironment
 from maskless.envs.gymnasium.vector import HostVectorEnv
 from maskless.envs.vector import Step
 from maskless.evaluation import episodes as game
-from maskless.evaluation.episodes import Choice, Fold, MaskSource, Overrule, Play, no_fold
-from maskless.evaluation.player import Player
+from maskless.evaluation.episodes import Choice, Fold, MaskSource, Overrule, Play, Player, no_fold
 from maskless.nets import AnyNetwork
 from maskless.ppo.rollout import Actor
 

@@ -11,7 +11,6 @@ Many runs under many kinds of masks at once: `play_runs`, or `BatchedPlayer` whe
 are used again. Evaluation, audit and calibration differ in what they fold, not in how it is played.
 """
 
-import abc
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,15 @@ from jaxtyping import Array, Float, Key, UInt
 from maskless.envs import Environment, VectorEnv
 from maskless.errors import MasklessError
 from maskless.evaluation import episodes as game
-from maskless.evaluation.episodes import EpisodeRecord, Fold, MaskSource, Overrule, Play, no_fold
+from maskless.evaluation.episodes import (
+    EpisodeRecord,
+    Fold,
+    MaskSource,
+    Overrule,
+    Play,
+    Player,
+    no_fold,
+)
 from maskless.evaluation.runs import Runs
 from maskless.nets import AnyNetwork
 from maskless.policy.acting import as_array
@@ -44,39 +51,6 @@ Report = Callable[[int, str], None]
 
 def no_report(done: int, what: str) -> None:
     """Nobody is told."""
-
-
-class Player(abc.ABC):
-    """Some environments in which policies of one network play, one policy at a time. Compiled once
-    for all parameters, masks and thresholds. `close` it, or use it in a `with`."""
-
-    num_envs: int
-    _advance: Callable[..., tuple[Play, Any]]
-
-    @abc.abstractmethod
-    def begin(self, seed: int, episodes: int) -> Play:
-        """Every environment at the start of its first episode. The same seed means the same
-        levels. Plays of one player do not overlap."""
-
-    def advance(
-        self,
-        params: Any,
-        play: Play,
-        source: MaskSource,
-        threshold: float | Float[Array, "..."],
-        accumulator: Any = None,
-    ) -> tuple[Play, Any]:
-        """Some more steps, and what `fold` makes of them. `play` and `accumulator` are used up."""
-        return self._advance(params, play, source, threshold, accumulator)
-
-    def close(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Gives back what is held outside of JAX."""
-
-    def __enter__(self) -> "Player":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def default_envs(env: Environment, inside_jax: int) -> int:

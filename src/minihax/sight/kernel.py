@@ -40,7 +40,7 @@ _LAST_ROW, _LAST_COLUMN = HEIGHT - 1, WIDTH - 1
 
 Lanes = Int32[Array, " _lanes"]
 Sides = UInt32[Array, " _words"]  # 2 * 3 * 21 * batch of them
-Views = tuple[UInt32[Array, "21 4*batch"], ...]  # bitmaps of all quadrants
+Views = tuple[UInt32[Array, "21 _lanes"], ...]  # bitmaps of all quadrants
 
 
 def fits(batch: int) -> bool:
@@ -137,7 +137,7 @@ def _near_lanes() -> Lanes:
     return pl.program_id(0) * NEAR_LANES + jnp.arange(NEAR_LANES, dtype=jnp.int32)
 
 
-def _near_octants(sides: Sides, y: Lanes, x: Lanes, interpret: bool) -> UInt32[Array, "21 2*lanes"]:
+def _near_octants(sides: Sides, y: Lanes, x: Lanes, interpret: bool) -> UInt32[Array, "21 _twice"]:
     """The near squares of all quadrants row by row, and then column by column."""
     lanes = QUADRANTS * y.shape[0]
     shape = [jax.ShapeDtypeStruct((HEIGHT, 2 * lanes), jnp.uint32)]
@@ -155,9 +155,7 @@ def _near_squares(sides: Any, y: Any, x: Any, octants: Any) -> None:
         octants[number, lane + octants.shape[1] // 2] = turned[number]
 
 
-def _near_lines(
-    octants: UInt32[Array, "21 2*lanes"], interpret: bool
-) -> UInt32[Array, "21 2*lanes"]:
+def _near_lines(octants: UInt32[Array, "21 _twice"], interpret: bool) -> UInt32[Array, "21 _twice"]:
     """Free lines to the squares of the steep octants (no farther aside than ahead), and of the
     flat ones. Row 0 holds nothing."""
     shape = [jax.ShapeDtypeStruct(octants.shape, jnp.uint32)]
@@ -287,7 +285,7 @@ def _far_programs(lanes: int) -> int:
 
 def _far_lines(
     sides: Sides, y: Lanes, x: Lanes, lanes: Lanes, count: Int32[Array, "1"], interpret: bool
-) -> UInt32[Array, " 3*21*lanes"]:
+) -> UInt32[Array, " _words"]:
     """Free lines to the squares beyond the near ones, in the order of the list."""
     shape = jax.ShapeDtypeStruct((WORDS * HEIGHT * lanes.size,), jnp.uint32)
     call = pl.pallas_call(
