@@ -27,3 +27,24 @@ def wrong_shapes():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+SLOW = {
+    *("test_devices.py", "test_train.py", "test_host_program.py", "test_learning.py"),
+    *(
+        "test_minihack.py",
+        "test_levels.py",
+        "test_live.py",
+        "test_random_play.py",
+        "test_replay.py",
+    ),
+    *("test_sight.py", "test_upstream.py", "test_precision.py", "test_statements.py"),
+    *("test_readme.py", "test_transfer.py", "test_compact.py"),
+}
+"""Files that `make test-fast` leaves out: whole trainings, real games, paper-sized networks."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker(pytest.mark.slow)

@@ -21,7 +21,7 @@ TEXT = """
 def test_bench_measures_a_training_program(tmp_path, monkeypatch, capsys):
     request = make_request(
         "staircase", ("unmasked", "masked"), width=8, preset_name="cpu", frames=10**6,
-        numbers={"num_envs": 16, "rollout": 16, "minibatches": 2, "epochs": 1},
+        num_envs=16, rollout=16, minibatches=2, epochs=1,
     )  # fmt: skip
     tiny = Case("staircase", "mlp", 2, target=1, preset="cpu")
     monkeypatch.setattr(Case, "request", lambda case, precision: request)
