@@ -22,6 +22,7 @@ from maskless.conditions import condition
 from maskless.nets import Heads
 from maskless.ppo import update
 from maskless.training.folder import read_config, run_folder
+from maskless.training.request import make_request
 
 SOURCE = Path(maskless.__file__).parent
 UPDATES = 3
@@ -289,14 +290,17 @@ def test_a_network_an_encoder_and_an_optimiser_of_one_s_own_are_trained(own, tmp
         assert training.config.optimizer == "custom"
         assert np.isnan(training.metrics["learning_rate"]).all()
     if not isinstance(own["net"], str):
-        assert training.config.net == f"custom:{type(own['net']).__name__}"
+        assert training.config.net in (
+            f"custom:{type(own['net']).__name__}",
+            f"mlp+{type(own['net']).__name__}",
+        )
         folder = training.save(tmp_path / "run")
         env = a_world_of_your_own()
         again = maskless.evaluate(folder, env=env, net=own["net"], episodes=4)
         assert as_text(again) == as_text(training.evaluate(episodes=4))
         with pytest.raises(MasklessError, match="optimiser was given as an object"):
             maskless.train(env, net=own["net"], folder=folder, resume=True)
-        with pytest.raises(MasklessError, match="network was given as an object"):
+        with pytest.raises(MasklessError, match="(network|encoder) was given as an object"):
             maskless.train(env, optimizer=own["optimizer"], folder=folder, resume=True)
 
 
@@ -525,3 +529,70 @@ def test_switches_are_booleans():
     switches = ("masked", "uniform_fallback", "literal", "acting", "detached")
     assert {type(getattr(own, name)) for name in switches} == {bool}
     assert {type(maskless.CONDITIONS["unmasked-kl"].masked)} == {bool}
+
+
+class Widening(nn.Module):
+    @nn.compact
+    def __call__(self, obs):
+        return nn.relu(nn.Dense(8)(obs))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"gamma": 0.9}, "focal parameter .* discount"),
+        (
+            {"optimizer": optax.sgd(0.1), "learning_rate": [0.1, 0.2]},
+            "not used beside an optimiser",
+        ),
+        ({"optimizer": "adam"}, "optax transformation"),
+        ({"seeds": [0, 1]}, "seeds must be a whole number"),
+        ({"width": "16"}, "width must be a whole number"),
+        ({"frames": "1e3"}, "frames must be a number"),
+        ({"learning_rate": "1e-3"}, "learning_rate must be a number"),
+        ({"strength": []}, "one or more numbers"),
+        ({"num_envs": [8, 16]}, "shape of the program"),
+        ({"encoder": Widening}, r"Widening\(\)"),
+        ({"learning_rat": 0.1}, "did you mean 'learning_rate'"),
+    ],
+)
+def test_what_a_newcomer_gets_wrong_is_one_sentence(wrong, sentence):
+    with pytest.raises(MasklessError, match=sentence):
+        maskless.train("staircase", "masked-focal", **wrong)
+
+
+def test_an_encoder_beside_a_named_network_is_asked_for_again(tmp_path):
+    sizes = {"num_envs": 4, "rollout": 4, "minibatches": 2, "epochs": 1, "frames": 16, "width": 8}
+    training = maskless.train(
+        "staircase", "masked-focal", net=Widening(), folder=tmp_path / "run", show=False, **sizes
+    )
+    assert training.config.net == "mlp+Widening"
+    for again in ({"net": Widening()}, {"encoder": Widening()}):
+        assert maskless.load(tmp_path / "run", **again).action_names
+    with pytest.raises(MasklessError, match="encoder was given as an object"):
+        maskless.evaluate(tmp_path / "run", episodes=2)
+    with pytest.raises(MasklessError, match="encoder was given as an object"):
+        maskless.train(folder=tmp_path / "run", resume=True)
+    with pytest.raises(MasklessError, match="leave out learning_rate"):
+        maskless.train(folder=tmp_path / "run", resume=True, learning_rate=0.1)
+
+
+def test_an_object_that_imitates_an_environment_is_enough():
+    class Count:
+        action_names, episode_limit = ("a", "b"), 4
+
+        def reset(self, key, params=None):
+            return jnp.zeros(2), jnp.int32(0)
+
+        def step(self, key, state, action, params=None):
+            return jnp.zeros(2), state + 1, jnp.float32(1), state >= 3, {}
+
+        def observe(self, state):
+            return jnp.zeros(2)
+
+        def validity(self, state, params=None):
+            return jnp.ones(2, bool)
+
+    request = make_request(Count(), "masked")
+    assert request.config.env == "object:Count"
+    assert request.env.num_actions == 2

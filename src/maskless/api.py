@@ -62,6 +62,9 @@ def train(
     objects: dict[str, Any] = {"net": net, "encoder": encoder, "optimizer": optimizer}
     with processes.failing_together():
         if resume:
+            if settings or ppo is not None:
+                name = next(iter(settings), "ppo")
+                raise MasklessError(f"A training goes on with its own numbers: leave out {name}.")
             request = _resumed(folder, env, **objects)
         elif isinstance(env, Config):
             request = request_again(env, **objects)

@@ -112,11 +112,12 @@ def grid(*conditions: str, **values: float | Iterable[float]) -> tuple[str, ...]
     return tuple(names)
 
 
-def _as_tuple(name: str, value: float | Iterable[float]) -> tuple[float | int, ...]:
-    given = tuple(value) if isinstance(value, Iterable) else (value,)
+def _as_tuple(name: str, value: Any) -> tuple[float | int, ...]:
+    given = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    given = [x.item() if hasattr(x, "item") else x for x in given]  # NumPy's numbers, too
     if not given or not all(isinstance(number, int | float) for number in given):
         raise MasklessError(f"{name} needs one or more numbers, not {value!r}.")
-    return given
+    return tuple(given)
 
 
 def _parse(name: str) -> tuple[str, dict[str, float]]:

@@ -209,10 +209,15 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
         for field in dataclasses.fields(self):
             if field.name in (*_WITH_RESUME, *_PROCESS_FLAGS):
                 continue
-            if getattr(self, field.name) != getattr(Train(), field.name):
+            given, default = getattr(self, field.name), getattr(Train(), field.name)
+            if given != default:
+                flag = field.name
+                if flag == "ppo":
+                    names = [x.name for x in dataclasses.fields(given)]
+                    flag = next(n for n in names if getattr(given, n) != getattr(default, n))
                 raise MasklessError(
                     f"--resume goes on with the folder's own configuration: leave out"
-                    f" --{field.name.replace('_', '-')}."
+                    f" --{flag.replace('_', '-')}."
                 )
 
     def _sinks(self, folder: Path) -> Sequence[Any]:

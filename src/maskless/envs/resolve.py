@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskless.envs.base import Environment
-from maskless.envs.contract import check_contract
+from maskless.envs.contract import check_contract, check_members
 from maskless.envs.registry import make
 from maskless.errors import MasklessError
 
@@ -21,6 +21,7 @@ def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Enviro
     if options:
         raise MasklessError("Options are for an environment given by its id: make yours with them.")
     if isinstance(env, type) and issubclass(env, Environment):
+        check_members(env, env.__name__)
         env = env()
     if not _follows_contract(env) and not _is_gymnasium(env) and callable(env):
         factory, env = env, env()
@@ -28,6 +29,7 @@ def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Enviro
             env.close()
             env = factory
     if _follows_contract(env):
+        _complete(env)
         if not env.runs_on_host:
             check_contract(env, first_state=env.made_from is None)
         return env
@@ -40,6 +42,16 @@ def as_environment(env: Any, options: Mapping[str, Any] | None = None) -> Enviro
         f"{env!r} is no environment: give an id (see `maskless envs`), an object with the methods"
         " of maskless.Environment, a Gymnasium environment, or a function that makes one."
     )
+
+
+def _complete(env: Any) -> None:
+    """Gives an object that imitates an `Environment` what it inherits otherwise."""
+    for name, value in vars(Environment).items():
+        if not name.startswith("_") and not hasattr(env, name):
+            bound = hasattr(value, "__get__") and not isinstance(value, type)
+            setattr(env, name, value.__get__(env, type(env)) if bound else value)
+    if not hasattr(env, "id"):
+        env.id = type(env).__name__
 
 
 def name_and_options(env: Environment) -> tuple[str, dict[str, Any]]:

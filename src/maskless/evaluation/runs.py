@@ -89,21 +89,26 @@ def is_artifact(folder: Path) -> bool:
 
 
 def load_runs(
-    folder: Path, env: Any = None, net: Any = None, *, warn: Callable[[str], None] = warnings.warn
+    folder: Path,
+    env: Any = None,
+    net: Any = None,
+    encoder: Any = None,
+    *,
+    warn: Callable[[str], None] = warnings.warn,
 ) -> Runs:
     """The artifact in `folder`; or the run there, or all runs of the training there, each at its
     newest checkpoint.
 
     `env`: an environment of the same observations and actions, in place of the one trained in.
-    Where training was given objects, `env` and `net` are those.
+    Where training was given objects, `env`, `net` and `encoder` are those.
     """
     folder = Path(folder)
     if is_artifact(folder):
-        return _load_artifact(folder, env, net)
+        return _load_artifact(folder, env, net, encoder)
     config = read_config(folder)
     another = None if env is None else as_environment(env)
     as_object = config.env.startswith(OBJECT)
-    home, network = env_and_net(config, another if as_object else None, net)
+    home, network = env_and_net(config, another if as_object else None, net, encoder)
     if another is not None and not as_object:
         check_fit(home.action_names, fields_of(home), another)
     like = {"params": parameter_shapes(network, home)}
@@ -143,8 +148,8 @@ def parameter_shapes(net: AnyNetwork, env: Environment) -> Any:
     )
 
 
-def _load_artifact(folder: Path, env: Any, net: Any) -> Runs:
-    policy = policies.load(folder) if net is None else policies.load(folder, net=net)
+def _load_artifact(folder: Path, env: Any, net: Any, encoder: Any) -> Runs:
+    policy = policies.load(folder, net=net, encoder=encoder)
     world = environment_of(folder, policy, env)
     check_fit(policy.action_names, policy.fields, world)
     config, name, seed = _run_around(folder) or (None, "policy", 0)

@@ -194,17 +194,20 @@ def _summaries(masks: dict[str, dict[str, Any]]) -> dict[str, Summary]:
     }
 
 
-def evaluate(folder: str | Path, *, env: Any = None, net: Any = None, **how: Any) -> Evaluation:
+def evaluate(
+    folder: str | Path, *, env: Any = None, net: Any = None, encoder: Any = None, **how: Any
+) -> Evaluation:
     """Plays complete episodes of every run in `folder` under each kind of mask.
 
         maskless.evaluate("runs/X", episodes=10_240).save()
 
     `folder` is one run's (runs/X/masked/seed-0), a whole training's (runs/X), or an artifact's
     (runs/X/masked/seed-0/policy). `env`: another environment than the one trained on, with the
-    same observations and actions; it and `net` must be given where training was given objects.
+    same observations and actions; it, `net` and `encoder` must be given where training was given
+    objects.
     `how`: what `evaluate_runs` takes.
     """
-    return evaluate_runs(load_runs(Path(folder), env, net), **how)
+    return evaluate_runs(load_runs(Path(folder), env, net, encoder), **how)
 
 
 def evaluate_runs(

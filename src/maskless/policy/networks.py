@@ -70,6 +70,8 @@ def restore_net(
     `net`, `encoder`: those of the user's own, if the policy has such; for a network of ours they
     must be what the file says.
     """
+    if isinstance(net, nn.Module) and not hasattr(net, "initial_carry"):
+        net, encoder = None, net  # as `maskless.train` takes it
     if isinstance(encoder, nn.Module):
         encoder = ModuleEncoder(encoder)
     if entry.get("name") == CUSTOM:

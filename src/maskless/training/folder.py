@@ -54,8 +54,8 @@ def read_description(folder: Path) -> dict[str, Any]:
 def refuse_used(folder: Path) -> None:
     if (folder / CONFIG_FILE).exists():
         raise MasklessError(
-            f"{folder} already holds a training: go on with --resume {folder}, or choose another"
-            " folder with --out."
+            f"{folder} already holds a training: go on with --resume {folder} (in Python"
+            " resume=True), or choose another folder (--out)."
         )
 
 

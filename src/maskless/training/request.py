@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import flax.linen as nn
+import optax
+
 from maskless import config as configuration
 from maskless.conditions import Condition, condition, grid, name_of
 from maskless.config import Config, preset
@@ -20,6 +23,8 @@ from maskless.ppo.update import adam
 
 CUSTOM = "custom:"
 """What the name of a network begins with that was given as an object."""
+WITH_ENCODER = "+"
+"""Between the name of a network and that of an encoder that was given as an object."""
 _HYPERPARAMETERS = {field.name for field in dataclasses.fields(Hyperparameters)}
 _CONDITION = {field.name for field in dataclasses.fields(Condition)}
 _CONFIG = {"seeds", "first_seed", "precision", "diagnostics"}
@@ -51,21 +56,20 @@ def make_request(
 ) -> Request:
     """What `maskless.train` is asked for. `settings`: fields of `Config`; and numbers of
     `Hyperparameters` and `Condition`, of which a list varies from run to run."""
-    net = "mlp" if net is None else net
+    net, encoder = _net_and_encoder("mlp" if net is None else net, encoder)
     fields = {name: settings.pop(name) for name in _CONFIG & settings.keys()}
-    if not frames >= 1 or frames == float("inf"):
-        raise MasklessError(f"frames must be a number of at least 1, not {frames}.")
+    _check_types(frames, width, fields.get("seeds", 1), optimizer, settings)
     world = as_environment(env, env_options)
     single, varying = _split_numbers(settings)
     if ppo is None:
         ppo = default_hyperparameters(world, net, preset_name)
     if width is None and preset_name == "cpu":
-        width = _network_class(net).cpu_width
+        width = getattr(_network_class(net), "cpu_width", None)
     name, options = name_and_options(world)
     config = Config(
         env=name,
         env_options=options,
-        net=_net_name(net),
+        net=_net_name(net, encoder),
         width=width,
         conditions=grid(*_names(conditions), **varying),
         frames=int(frames),
@@ -100,10 +104,14 @@ def env_and_net(
     """The environment and the network that a configuration names, or those given in their place."""
     if env is None and config.env.startswith(OBJECT):
         raise _missing("environment", config.env, "env")
+    net, encoder = _net_and_encoder(net, encoder)
+    named, _, of_encoder = config.net.partition(WITH_ENCODER)
     if net is None and config.net.startswith(CUSTOM):
         raise _missing("network", config.net, "net")
+    if encoder is None and of_encoder:
+        raise _missing("encoder", of_encoder, "encoder")
     world = as_environment(config.env, config.env_options) if env is None else as_environment(env)
-    return world, _network(config, world, config.net if net is None else net, encoder)
+    return world, _network(config, world, named if net is None else net, encoder)
 
 
 def _missing(what: str, name: str, argument: str) -> MasklessError:
@@ -151,8 +159,45 @@ def _network_class(net: Any) -> Any:
     return type(net) if hasattr(net, "initial_carry") else NETS["mlp"]
 
 
-def _net_name(net: Any) -> str:
-    return net if isinstance(net, str) else f"{CUSTOM}{type(net).__name__}"
+def _net_and_encoder(net: Any, encoder: Any) -> tuple[Any, Any]:
+    """A module that is no network is the encoder of an MLP."""
+    if isinstance(net, nn.Module) and not hasattr(net, "initial_carry"):
+        return "mlp", net
+    if isinstance(encoder, type):
+        raise MasklessError(f"Give an encoder, not its class: {encoder.__name__}().")
+    return net, encoder
+
+
+def _net_name(net: Any, encoder: Any) -> str:
+    """In config.json: "gru", "custom:YourNetwork" or "gru+YourEncoder"."""
+    name = net if isinstance(net, str) else f"{CUSTOM}{type(net).__name__}"
+    return name if encoder is None else f"{name}{WITH_ENCODER}{type(encoder).__name__}"
+
+
+def _check_types(
+    frames: Any, width: Any, seeds: Any, optimizer: Any, settings: Mapping[str, Any]
+) -> None:
+    if not isinstance(frames, int | float) or not frames >= 1 or frames == float("inf"):
+        raise MasklessError(f"frames must be a number of at least 1, not {frames!r}.")
+    for name, value in (("width", width), ("seeds", seeds)):
+        if value is not None and not isinstance(value, int):
+            raise MasklessError(f"{name} must be a whole number, not {value!r}.")
+    if optimizer is not None and not callable(getattr(optimizer, "update", optimizer)):
+        raise MasklessError(
+            f"An optimiser is an optax transformation, or a function of the hyperparameters and the"
+            f" number of updates that makes one, not {optimizer!r}."
+        )
+    ignored = {"learning_rate", "anneal", "adam_epsilon", "max_gradient_norm"} & settings.keys()
+    if isinstance(optimizer, optax.GradientTransformation) and ignored:
+        raise MasklessError(
+            f"{sorted(ignored)[0]} is not used beside an optimiser of your own: put it in there, or"
+            " give a function (hyperparameters, updates) that makes the optimiser."
+        )
+    if "gamma" in settings:
+        raise MasklessError(
+            "gamma is the focal parameter of a condition here, as in masked-focal:gamma=1; the"
+            " weight of the next step's value is discount."
+        )
 
 
 def _names(conditions: str | Condition | Sequence[str | Condition]) -> tuple[str, ...]:
@@ -166,9 +211,11 @@ def _split_numbers(numbers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     for name, value in numbers.items():
         if name not in _HYPERPARAMETERS | _CONDITION:
             raise UnknownNameError("setting", name, _HYPERPARAMETERS | _CONDITION | _CONFIG)
-        several = list(value) if isinstance(value, Iterable) else [value]
+        listed = isinstance(value, Iterable) and not isinstance(value, str)
+        several = list(value) if listed else [value]
         if name in _HYPERPARAMETERS and len(several) == 1:
-            single[name] = several[0]
+            one = several[0]
+            single[name] = one.item() if hasattr(one, "item") else one  # NumPy's numbers, too
         elif name in _CONDITION or name in VARYING:
             varying[name] = several
         else:
