@@ -39,7 +39,7 @@ SLOW = {
         "test_replay.py",
     ),
     *("test_sight.py", "test_upstream.py", "test_precision.py", "test_statements.py"),
-    *("test_readme.py", "test_transfer.py", "test_compact.py"),
+    *("test_readme.py", "test_transfer.py", "test_compact.py", "test_networks.py"),
 }
 """Files that `make test-fast` leaves out: whole trainings, real games, paper-sized networks."""
 
