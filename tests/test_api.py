@@ -300,7 +300,7 @@ def test_a_network_an_encoder_and_an_optimiser_of_one_s_own_are_trained(own, tmp
         assert as_text(again) == as_text(training.evaluate(episodes=4))
         with pytest.raises(MasklessError, match="optimiser was given as an object"):
             maskless.train(env, net=own["net"], folder=folder, resume=True)
-        with pytest.raises(MasklessError, match="(network|encoder) was given as an object"):
+        with pytest.raises(MasklessError, match=r"(network|encoder) was given as an object"):
             maskless.train(env, optimizer=own["optimizer"], folder=folder, resume=True)
 
 

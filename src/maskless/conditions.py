@@ -113,7 +113,8 @@ def grid(*conditions: str, **values: float | Iterable[float]) -> tuple[str, ...]
 
 
 def _as_tuple(name: str, value: Any) -> tuple[float | int, ...]:
-    given = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    listed = isinstance(value, Iterable) and not isinstance(value, str)
+    given: list[Any] = list(value) if listed else [value]
     given = [x.item() if hasattr(x, "item") else x for x in given]  # NumPy's numbers, too
     if not given or not all(isinstance(number, int | float) for number in given):
         raise MasklessError(f"{name} needs one or more numbers, not {value!r}.")
