@@ -16,9 +16,7 @@ from maskless.evaluation import episodes as game
 from maskless.evaluation.episodes import Choice, Fold, MaskSource, Overrule, Play, Player, no_fold
 from maskless.nets import AnyNetwork
 from maskless.ppo.rollout import Actor
-
-NO_WORLDS: Any = ()
-"""In the place of `Actor.worlds`: these worlds are in other processes, and in no state."""
+from maskless.training.gymnasium_program import NO_WORLDS
 
 
 class GymnasiumPlayer(Player):
