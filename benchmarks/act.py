@@ -1,18 +1,27 @@
-"""Actions per second of one policy, native and as ONNX, one at a time and in batches.
+"""How long a decision takes, in JAX, in ONNX Runtime and in NumPy: one at a time and in batches.
 
-python benchmarks/act.py --nets mlp gru --out results/bench/act.json
+python benchmarks/act.py --nets mlp gru --out results/bench/act-cpu.json
+
+All on one thread, in turns, so that whatever else the machine does hits all of them.
 """
 
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is imported
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+
 import argparse
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
@@ -20,11 +29,17 @@ import maskless
 from maskless.files import write_json
 from maskless.nets import make_net
 from maskless.policy import Policy, policy_of
-from maskless.policy.export import NEXT, needs_batch, onnx_runner, step_function, to_onnx
+from maskless.policy.export import NEXT, needs_batch, step_function, to_onnx
 from maskless.provenance import provenance
 
-BATCHES = (1, 1024)
-TURNS = 5
+RUNTIMES = ("native", "onnx", "numpy")
+SHOWN = 0.07
+"""The share of an observation's numbers that are not zero: about 90 of Craftax Classic's 1345."""
+DIFFERENT = 32
+"""Observations: one that stays the same would be a failure, step by step."""
+TURN = 0.02
+"""Seconds."""
+Act = Callable[[], None]
 
 
 def make_policy(env_id: str, net_name: str) -> Policy:
@@ -40,61 +55,93 @@ def make_policy(env_id: str, net_name: str) -> Policy:
     return policy_of(net, params, env)
 
 
-def native(policy: Policy, batch: int) -> Callable[[], None]:
+def observe(policy: Policy, batch: int) -> Iterator[dict[str, np.ndarray]]:
+    """One observation after the other, for ever: mostly zeros, as Craftax shows them."""
+    rng = np.random.default_rng(0)
+    shown = [
+        {f.name: (rng.random((batch, *f.shape)) < SHOWN).astype(f.dtype) for f in policy.fields}
+        for _ in range(DIFFERENT)
+    ]
+    return itertools.cycle(shown)
+
+
+def native(policy: Policy, batch: int) -> Act:
     """One call of `act`, until its actions are on the host."""
-    observation = {f.name: np.zeros((batch, *f.shape), f.dtype) for f in policy.fields}
-    key = jax.random.key(0)
+    observations, key = observe(policy, batch), jax.random.key(0)
     carry = [policy.initial_carry(batch)]
 
     def act() -> None:
-        action, carry[0], _ = policy.act(observation, carry[0], key)
+        action, carry[0], _ = policy.act(next(observations), carry[0], key)
         np.asarray(action)
 
     return act
 
 
-def onnx(policy: Policy, batch: int) -> Callable[[], None]:
-    """One run of the exported policy, and a draw from its probabilities in NumPy."""
-    run = onnx_runner(to_onnx(policy, batch if needs_batch(policy) else None))
-    step = step_function(policy)
-    inputs = {name: np.zeros((batch, *x.shape), x.dtype) for name, x in step.inputs.items()}
-    rng = np.random.default_rng(0)
+def in_numpy(policy: Policy, batch: int) -> Act:
+    """The same by the NumPy runtime."""
+    observations, ours = observe(policy, batch), policy.numpy()
+    carry = [ours.initial_carry(batch)]
 
     def act() -> None:
-        outputs = run(inputs)
-        inputs.update({name: outputs[NEXT + name] for name in step.carry})
-        gumbel = rng.gumbel(size=outputs["log_probs"].shape)
-        np.argmax(outputs["log_probs"] + gumbel, axis=-1)
+        _, carry[0], _ = ours.act(next(observations), carry[0])
 
     return act
 
 
-def fastest(acts: dict[str, Callable[[], None]], budget: float) -> dict[str, float]:
-    """Seconds per call of each, the fastest of several turns of about `budget` seconds. They take
-    turns, so that whatever else the machine does hits all of them."""
-    calls, best = {}, dict.fromkeys(acts, float("inf"))
-    for name, act in acts.items():
+def onnx(policy: Policy, batch: int) -> Act:
+    """One run of the exported policy, and a draw from its probabilities in NumPy. What failed is
+    not compared here, as the others do."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    content = to_onnx(policy, batch if needs_batch(policy) else None)
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    needed = [entry.name for entry in session.get_inputs()]
+    step = step_function(policy)
+    inputs = {name: np.zeros((batch, *x.shape), x.dtype) for name, x in step.inputs.items()}
+    observations = observe(policy, batch)
+    inputs["allowed"][:] = True
+    outputs = [output.name for output in session.get_outputs()]
+    rng = np.random.default_rng(0)
+
+    def act() -> None:
+        inputs.update(next(observations))
+        found = dict(zip(outputs, session.run(None, {n: inputs[n] for n in needed}), strict=True))
+        inputs.update({name: found[NEXT + name] for name in step.carry})
+        gumbel = rng.gumbel(size=found["log_probs"].shape)
+        np.argmax(found["log_probs"] + gumbel, axis=-1)
+
+    return act
+
+
+def time_calls(acts: dict[str, Act], budget: float) -> dict[str, np.ndarray]:
+    """Seconds of single calls of each, for about `budget` seconds each, in many short turns."""
+    times: dict[str, list[float]] = {name: [] for name in acts}
+    for act in acts.values():
         for _ in range(3):  # compile, and warm up
             act()
-        started = time.perf_counter()
-        act()
-        calls[name] = max(1, int(budget / (time.perf_counter() - started)))
-    for _ in range(TURNS):
+    while min(map(sum, times.values())) < budget:
         for name, act in acts.items():
-            started = time.perf_counter()
-            for _ in range(calls[name]):
+            started = now = time.perf_counter()
+            while now - started < TURN:
+                before = now
                 act()
-            best[name] = min(best[name], (time.perf_counter() - started) / calls[name])
-    return best
+                now = time.perf_counter()
+                times[name].append(now - before)
+    return {name: np.array(seconds) for name, seconds in times.items()}
 
 
-def measure(policy: Policy, budget: float) -> dict[str, Any]:
-    """Actions per second, by batch size and runtime."""
+def measure(policy: Policy, batches: Sequence[int], budget: float) -> dict[str, Any]:
+    """Microseconds per call (p50, p90) and actions per second, by batch size and runtime."""
     results: dict[str, Any] = {}
-    for batch in BATCHES:
-        times = fastest({"native": native(policy, batch), "onnx": onnx(policy, batch)}, budget)
-        rates = {name: batch / seconds for name, seconds in times.items()}
-        results[str(batch)] = rates | {"onnx / native": rates["onnx"] / rates["native"]}
+    for batch in batches:
+        makers = {"native": native, "onnx": onnx, "numpy": in_numpy}
+        times = time_calls({name: make(policy, batch) for name, make in makers.items()}, budget)
+        found: dict[str, Any] = {}
+        for name, seconds in times.items():
+            p50, p90 = np.percentile(seconds, (50, 90))
+            found[name] = {"p50 us": 1e6 * p50, "p90 us": 1e6 * p90, "actions/s": batch / p50}
+        found["numpy / onnx"] = found["numpy"]["p50 us"] / found["onnx"]["p50 us"]
+        results[str(batch)] = found
     return results
 
 
@@ -102,19 +149,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="craftax-classic", help="whose observations and actions")
     parser.add_argument("--nets", nargs="+", default=["mlp", "gru"])
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each turn")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 1024])
     parser.add_argument("--out", type=Path, help="also write the numbers here, as JSON")
     arguments = parser.parse_args()
     device = jax.devices()[0].device_kind
-    table = Table(title=f"actions per second, {arguments.env}, on {device}")
-    for column in ("network", "batch", "native", "ONNX (CPU)", "ONNX / native"):
+    table = Table(
+        title=f"microseconds per call (p50, p90), {arguments.env}, one thread of {device}"
+    )
+    for column in ("network", "batch", "JAX", "ONNX Runtime", "NumPy", "NumPy / ONNX"):
         table.add_column(column, justify="left" if column == "network" else "right", no_wrap=True)
     results = {}
     for name in arguments.nets:
-        results[name] = measure(make_policy(arguments.env, name), arguments.seconds)
-        for batch, rates in results[name].items():
-            numbers = (f"{rates[x]:,.0f}" for x in ("native", "onnx"))
-            table.add_row(name, batch, *numbers, f"{rates['onnx / native']:.2f}")
+        results[name] = measure(
+            make_policy(arguments.env, name), arguments.batches, arguments.seconds
+        )
+        for batch, found in results[name].items():
+            cells = (f"{found[x]['p50 us']:,.0f}  {found[x]['p90 us']:,.0f}" for x in RUNTIMES)
+            table.add_row(name, batch, *cells, f"{found['numpy / onnx']:.2f}")
     Console().print(table)
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

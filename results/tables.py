@@ -1,20 +1,23 @@
 """Writes everything that is made from the committed results: python results/tables.py
 
 results/claims.json and docs/claims.md, the paper's claims, judged; the tables in README.md and
-in pages of docs/, each between two comments, `<!-- NAME -->` and `<!-- /NAME -->`; and the figures
-in results/figures. Nothing is computed but from results/.
+in pages of docs/, each between two comments, `<!-- NAME -->` and `<!-- /NAME -->`; the numbers in
+their sentences, `<!--n NAME-->89 %<!--/n-->`; and the figures in results/figures. Nothing is
+computed but from results/.
 """
 
+import collections
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskless.conditions import CONDITIONS
-from maskless_paper import results
-from maskless_paper.claims.page import claims_page
+from maskless.conditions import CONDITIONS, condition
+from maskless_paper import prose, results
+from maskless_paper.claims.page import claims_page, summary
 from maskless_paper.claims.verdicts import judge_all
+from maskless_paper.numbers import Files, numbers
 from maskless_paper.study_files import read_studies
 from maskless_paper.tables import EXPERIMENTS, controls, deployment
 from maskless_paper.tables.table import Table
@@ -22,7 +25,12 @@ from maskless_paper.tables.table import Table
 RESULTS = Path(__file__).parent
 ROOT = RESULTS.parent
 README = ROOT / "README.md"
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("findings", "performance", "training")]
+TEMPLATES = (
+    *("findings", "performance", "training", "craftax-validity", "prior-work", "methods"),
+    "trust",
+)
+"""Pages of docs/ with something in them that is made from results."""
+PAGES = [ROOT / "docs" / f"{name}.md" for name in TEMPLATES]
 STUDIES = read_studies(RESULTS / "studies")
 SMALL = read_studies(RESULTS / "small")
 """At the scale `cpu`: controls that were not run on a GPU yet, and what they are compared with."""
@@ -30,6 +38,143 @@ SMALL = read_studies(RESULTS / "small")
 
 def read(path: str) -> Any:
     return json.loads((RESULTS / path).read_text())
+
+
+NUMBERS = numbers(Files(STUDIES, SMALL, read))
+"""Of sentences, by name."""
+MINUS = "\N{MINUS SIGN}"
+NOT_SHOWN = ("table-masks", "beyond-oracle")
+"""Experiments whose figures no page links: their tables say the same."""
+
+
+def worlds() -> str:
+    """The promise on worlds that nobody tuned for: means over seeds (benchmarks/promise.py)."""
+    lines = [
+        "| world | seeds, frames | random | oracle masks | predicted masks | the clone, no masks"
+        " | the policy, no masks | of the way from random to the oracle: predicted, clone"
+        " | invalid steps: predicted, clone |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted((RESULTS / "worlds").glob("*.json")):
+        row = json.loads(path.read_text())
+        if "config" in row:  # and not a peer's
+            lines.append(f"| {path.stem} | {_of_world(row)} |")
+    return "\n".join(lines)
+
+
+def _of_world(row: dict[str, Any]) -> str:
+    def mean(masks: str, number: str = "mean_return") -> float:
+        return sum(run["masks"][masks][number] for run in row["runs"]) / len(row["runs"])
+
+    frames = f"{row['config']['frames']:,} + {max(row['finish_frames']):,}"
+    random, learned = row["random"], mean("oracle") - row["random"]
+    returns = [f"{mean(name):.2f}" for name in ("oracle", "predicted", "clone", "none")]
+    ways = [f"{100 * (mean(name) - random) / learned:.1f} %" for name in ("predicted", "clone")]
+    shares = [f"{100 * mean(name, 'invalid_share'):.2f} %" for name in ("predicted", "clone")]
+    cells = [f"{len(row['runs'])}, {frames}", f"{random:.2f}", *returns]
+    return " | ".join([*cells, ", ".join(ways), ", ".join(shares)]).replace("-", MINUS)
+
+
+def methods_packing() -> str:
+    """Every method on the packing line, the best setting of each (benchmarks/methods.py)."""
+    row = read("methods/packing.json")
+    by_setting: dict[str, list[dict[str, Any]]] = {}
+    for run in row["runs"]:
+        by_setting.setdefault(run["condition"], []).append(run)
+    families: dict[str, list[str]] = {}
+    for name in by_setting:
+        families.setdefault(name.partition(":")[0], []).append(name)
+    lines = [
+        "| method, best setting | settings tried | deployed with | return so | invalid steps so"
+        " | return with the oracle's masks |",
+        "|---|---|---|---|---|---|",
+    ]
+    finished = {"`masked`, finished": ("1", row["finished"], "predicted")}
+    finished["`masked`, finished: its clone"] = ("1", row["finished"], "clone")
+    for names in families.values():
+        ways = {
+            (name, way): _over_seeds(by_setting[name], way, "mean_return")
+            for name in names
+            for way in condition(name).deployments
+        }
+        best, way = max(ways, key=lambda of: sum(ways[of]))
+        finished[f"`{best}`"] = (str(len(names)), by_setting[best], way)
+    for label, (tried, runs, way) in sorted(
+        finished.items(), key=lambda item: -sum(_over_seeds(item[1][1], item[1][2], "mean_return"))
+    ):
+        invalid = 100 * _mean(_over_seeds(runs, way, "invalid_share"))
+        cells = [label, tried, _WAYS[way], _spread(_over_seeds(runs, way, "mean_return"))]
+        oracle = _spread(_over_seeds(runs, "oracle", "mean_return"))
+        lines.append(f"| {' | '.join(cells)} | {invalid:.1f} % | {oracle} |")
+    return "\n".join(lines)
+
+
+_WAYS = {
+    "predicted": "predicted masks",
+    "clone": "the clone",
+    "none": "no masks",
+    "oracle": "the oracle's masks",
+}
+
+
+def _over_seeds(runs: list[dict[str, Any]], masks: str, number: str) -> list[float]:
+    return [run["masks"][masks][number] for run in runs]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _spread(values: list[float]) -> str:
+    """Mean, and the range of the seeds."""
+    return f"{_mean(values):.2f} ({min(values):.2f} to {max(values):.2f})".replace("-", MINUS)
+
+
+def trust() -> str:
+    """What the attack, the kills and the soak found."""
+    rows = [
+        _attack(),
+        _kills("SIGKILL at random moments", "kill.json"),
+        _kills("SIGKILL while policies are written", "kill-exporting.json"),
+        *(_soak(name, phase) for name, phase in read("soak/soak.json")["phases"].items()),
+    ]
+    return "\n".join(["| what | found |", "|---|---|", *rows])
+
+
+def _attack() -> str:
+    parts = [json.loads(path.read_text()) for path in sorted((RESULTS / "attack").glob("*.json"))]
+    counts = sum((collections.Counter(part["outcomes"]) for part in parts), collections.Counter())
+    bad = sum(counts[name] for name in ("traceback", "hang", "outside", "import"))
+    peak = max(part["peak_memory_bytes"] for part in parts) / 2**20
+    slowest = max(part["longest_cpu_seconds"] for part in parts)
+    return (
+        f"| damaged and hostile files | {sum(part['cases'] for part in parts):,} cases:"
+        f" {counts['sentence']:,} sentences, {counts['success']:,} successes, {bad} of anything"
+        f" else; at most {peak:.0f} MiB and {slowest:.1f} s of work |"
+    )
+
+
+def _kills(title: str, path: str) -> str:
+    found = read(path)
+    return (
+        f"| {title} | {found['kills']} kills of {found['trainings']} trainings, each resumed:"
+        f" {len(found['different'])} differ in a bit |"
+    )
+
+
+def _soak(name: str, phase: dict[str, Any]) -> str:
+    (before, after), *counts = (phase["summary"][what] for what in ("memory", "threads", "files"))
+    same = ", ".join(
+        f"{what} {first:g} -> {last:g}"
+        for what, (first, last) in zip(("threads", "files"), counts, strict=True)
+    )
+    minutes = f"{phase['seconds'] / 60:.0f} minutes"
+    amount = (
+        f"{phase['decisions']:,} decisions"
+        if "decisions" in phase
+        else f"{minutes}, {phase['frames']:,} frames of each run"
+    )
+    return f"| {name}: {amount} | {before:.0f} -> {after:.0f} MiB, {same} |"
 
 
 def validity() -> str:
@@ -198,7 +343,7 @@ def corridor_lambda() -> str:
     rows = []
     for number, (weight, penalty, gae_lambda) in enumerate(result["variants"]):
         near = [min(result["rows"], key=lambda r, s=stop: abs(r["frames"] - s)) for stop in stops]
-        numbers = (f"{weight:g}", f"{penalty:g}".replace("-", "−"), f"{gae_lambda:g}")
+        numbers = (f"{weight:g}", f"{penalty:g}".replace("-", MINUS), f"{gae_lambda:g}")
         rows.append((*numbers, *(_each([row["return"][number]], digits=2) for row in near)))
     return Table("", header, tuple(rows)).markdown()
 
@@ -234,7 +379,7 @@ def deployed() -> str:
                         _seeds(cells["oracle"]),
                         _seeds(predicted),
                         _seeds(cells["none"]),
-                        "–" if kept is None else f"{100 * kept.mean:.0f} %",
+                        "–" if kept is None else f"{100 * kept.middle:.0f} %",
                     )
                 )
     return Table("", header, tuple(rows)).markdown()
@@ -285,7 +430,7 @@ def _mean_and_ends(found: dict[str, float] | None) -> str:
     """Of several seeds, as `maskless eval` writes it."""
     if found is None:
         return "–"
-    ends = (f"{found[name]:.1f}".replace("-", "−") for name in ("mean", "lowest", "highest"))
+    ends = (f"{found[name]:.1f}".replace("-", MINUS) for name in ("mean", "lowest", "highest"))
     return "{} ({} to {})".format(*ends)
 
 
@@ -361,14 +506,12 @@ def _of_seeds(cell: results.Cell | None, form: Callable[[float], str]) -> str:
 def _each(returns: list[float], digits: int = 1) -> str:
     """Every seed's mean."""
     rounded = [round(value, digits) + 0.0 for value in returns]  # no zero is negative
-    return ", ".join(f"{value:.{digits}f}" for value in rounded).replace("-", "−")
+    return ", ".join(f"{value:.{digits}f}" for value in rounded).replace("-", MINUS)
 
 
 def claims() -> str:
-    """How many claims have which verdict, in one line."""
-    page = claims_page(judge_all(STUDIES))
-    (line,) = re.findall(r"^\*\*(\d+ claims: .*)\*\*$", page, re.MULTILINE)
-    return line
+    """How many checks have which answer, in one line."""
+    return summary(judge_all(STUDIES))
 
 
 def experiment(name: str) -> Callable[[], str]:
@@ -444,18 +587,21 @@ def _pages(tables: list[Table]) -> str:
     """Without headings: the page around it has its own."""
     parts = []
     for table in tables:
-        notes = "".join(f"\n\n*{note}*" for note in table.notes)
+        notes = f"\n\n*{' '.join(table.notes)}*" if table.notes else ""
         parts.append(f"**{table.title}**\n\n{table.markdown()}{notes}")
     return "\n\n".join(parts)
 
 
 def _figure(name: str) -> str:
     """A picture that `draw` makes. The theory has a folder of them, and a page of its own."""
-    return "" if name == "theory" else f"\n\n![{name}](results/figures/{name}.png)"
+    return "" if name in ("theory", *NOT_SHOWN) else f"\n\n![{name}](results/figures/{name}.png)"
 
 
 PLACES: dict[str, Callable[[], str]] = {
     "validity": validity,
+    "worlds": worlds,
+    "trust": trust,
+    "methods-packing": methods_packing,
     "speed": speed,
     "training-speed": training_speed,
     "training-parts": training_parts,
@@ -486,7 +632,7 @@ def fill(text: str, to_root: str = "") -> str:
         made = PLACES[name]().replace("](results/", f"]({to_root}results/")
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
         text = re.sub(pattern, lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text, flags=re.DOTALL)
-    return text
+    return prose.fill(text, NUMBERS)
 
 
 def texts() -> dict[Path, str]:
@@ -501,12 +647,11 @@ def texts() -> dict[Path, str]:
     }
 
 
-def draw() -> None:
+def draw(folder: Path) -> None:
     """The figures of all experiments whose studies there are, as PNG."""
-    folder = RESULTS / "figures"
     for name, one in EXPERIMENTS.items():
         studies = one.select(name, STUDIES)
-        if studies and one.draw is not None:
+        if studies and one.draw is not None and name not in NOT_SHOWN:
             folder.mkdir(exist_ok=True)
             one.draw(studies, folder / name)
     for study in SMALL.keys() & controls.BASELINES:
@@ -517,6 +662,6 @@ def draw() -> None:
 
 
 if __name__ == "__main__":
-    draw()
+    draw(RESULTS / "figures")
     for path, content in texts().items():
         path.write_text(content)

@@ -1,22 +1,18 @@
 """Annotations are checked, and what was compiled once is not compiled again."""
 
-import hashlib
 import os
-import platform
 from pathlib import Path
 
 import jaxtyping
 import pytest
 import typechecks
 
+from maskless import compilation_cache
+
 typechecks.check()
 
 # One cache for all workers and for the runs that follow, in the checkout (`make clean` empties it).
-# What a CPU's programs may use depends on the CPU: those of another one would crash.
-_CPU = Path("/proc/cpuinfo")
-_FLAGS = [x for x in _CPU.read_text().splitlines() if x[:5] == "flags"][:1] if _CPU.exists() else []
-_MACHINE = hashlib.sha256(f"{platform.machine()}{_FLAGS}".encode()).hexdigest()[:12]
-_FOLDER = Path(__file__).parents[1] / ".jax_cache" / _MACHINE
+_FOLDER = compilation_cache.folder(Path(__file__).parents[1] / ".jax_cache")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_FOLDER))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
@@ -39,7 +35,13 @@ SLOW = {
         "test_replay.py",
     ),
     *("test_sight.py", "test_upstream.py", "test_precision.py", "test_statements.py"),
-    *("test_readme.py", "test_transfer.py", "test_compact.py", "test_networks.py"),
+    *(
+        "test_readme.py",
+        "test_transfer.py",
+        "test_compact.py",
+        "test_networks.py",
+        "test_rivals.py",
+    ),
 }
 """Files that `make test-fast` leaves out: whole trainings, real games, paper-sized networks."""
 

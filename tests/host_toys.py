@@ -2,6 +2,8 @@
 `gymnasium:host_toys:NAME-v0`."""
 
 import os
+import sys
+import time
 
 import gymnasium
 import numpy as np
@@ -49,13 +51,26 @@ class Steps(gymnasium.Env):
             raise ValueError("the ladder is broken.\nBadly.")
         if self._time == 3 and self._trouble == "crashes":
             os._exit(7)
+        if self._time == 3 and self._trouble == "exits":
+            sys.exit(5)
+        if self._time == 3 and self._trouble == "hangs":
+            time.sleep(60)
         over = self._number == 4
-        return (*self._look()[:1], float(action), over, False, self._look()[1])
+        reward, (seen, info) = float(action), self._look()
+        if self._time == 3 and self._trouble == "nan reward":
+            reward = float("nan")
+        if self._time == 3 and self._trouble == "nan seen":
+            seen[1] = np.nan
+        if self._time == 3 and self._trouble == "wide":
+            seen = np.append(seen, 0.0)
+        return seen, reward, over, False, info
 
     def _mask(self):
         mask = mask_from_observation([self._number, self._time]).astype(np.int8)
         if self._time == 3 and self._trouble == "nothing valid":
             mask[:] = 0
+        if self._time == 3 and self._trouble == "additive mask":
+            return np.where(mask, 0.0, -np.inf)
         return mask[:2] if self._time == 3 and self._trouble == "short mask" else mask
 
     def _look(self):
@@ -63,6 +78,11 @@ class Steps(gymnasium.Env):
         if self._masks == "observation":
             return {"seen": seen, "action_mask": self._mask()}, {}
         return seen, {"action_mask": self._mask()} if self._masks == "info" else {}
+
+
+def make_steps():
+    """A function that makes one."""
+    return Steps()
 
 
 class Gallery(gymnasium.Env):

@@ -1,7 +1,9 @@
-"""Sight as the fact sheet (section 3.2) words it, square by square: slow and obvious.
+"""Sight as the real game computes it, opening by opening and square by square: slow and obvious.
 
 The fast version in `minihax.sight.sight` has to agree with this one exactly.
 """
+
+import functools
 
 import numpy as np
 
@@ -20,7 +22,6 @@ _CLEAR_KINDS = np.isin(
     ],
 )
 _WALL_OR_DOOR = np.isin(np.arange(len(Terrain)), np.r_[1:7, 12:19])
-_EDGE = WIDTH - 2  # the wall column where the real game forgets a square: see `_quadrant_row`
 
 
 def clear_squares(terrain, boulders):
@@ -52,83 +53,82 @@ def line_is_clear(clear, y0, x0, y1, x1):
     return True
 
 
-def _quadrant_row(clear, seen, carried, y0, x0, y, sy, sx):
-    """One row of one quadrant. Adds to `seen`; returns the set carried to the next row."""
-    next_carried = np.zeros(WIDTH, np.bool_)
-    forgotten = _forgotten_edge(clear, carried, y0, x0, y, sx)
-    inner_seen_clear = False  # the inner neighbour is a seen clear square
-    inner_ends_run = False  # the inner neighbour is the blocking end of a seen clear run
-    x = x0
-    while 0 <= x < WIDTH:
-        inner = x - sx
-        has_inner = x != x0
-        if clear[y, x]:
-            sees = (carried[x] or inner_seen_clear) and line_is_clear(clear, y0, x0, y, x)
-            ends_run = False
-        else:
-            ends_run = inner_seen_clear and (
-                carried[x] or inner == x0 or line_is_clear(clear, y0, x0, y, x)
-            )
-            around_corner = (
-                has_inner
-                and carried[inner]
-                and not clear[y, inner]
-                and not inner_ends_run
-                and clear[y - sy, inner]
-            )
-            sees = carried[x] or ends_run or around_corner
-            if x == _EDGE and forgotten:
-                sees = False
-        seen[y, x] |= sees
-        inner_seen_clear = sees and clear[y, x]
-        inner_ends_run = ends_run
-        next_carried[x] = inner_seen_clear or ends_run
-        x += sx
-    return next_carried
-
-
-def _forgotten_edge(clear, carried, y0, x0, y, sx):
-    """Whether the real game forgets the wall at x = 78 (a boundary test one column too early).
-
-    It does when the clear run before that wall has carried squares, but from the first of them on
-    neither the squares of the run nor the wall itself pass the line test.
-    """
-    if sx < 0 or clear[y, _EDGE]:
-        return False
-    first_carried = -1
-    x = _EDGE - 1
-    while x >= x0 and clear[y, x]:
-        if carried[x]:
-            first_carried = x
-        x -= 1
-    if first_carried < 0:
-        return False
-    tested = range(first_carried, _EDGE + 1)
-    return not any(line_is_clear(clear, y0, x0, y, x) for x in tested)
-
-
 def could_see(clear, y0, x0):
-    """bool[21, 80]: squares with a free view to the hero, lit or not."""
+    """bool[21, 80]: squares with a free view to the hero, lit or not.
+
+    As the real game does it: down and up, right and left, row by row. Each opening of a row is a
+    view of its own, a pair (first column, last column) as distances from the hero's column; it
+    decides alone what comes of it in the next row. The map's border is solid, as in every level.
+    """
     clear = clear.copy()
     clear[y0, x0] = True
     seen = np.zeros((HEIGHT, WIDTH), np.bool_)
-    seen[y0, x0] = True
     for sx in (-1, 1):
-        x = x0
-        while 0 <= x + sx < WIDTH and clear[y0, x]:
-            x += sx
-            seen[y0, x] = True
-    for sy in (-1, 1):
-        for sx in (-1, 1):
-            carried = seen[y0].copy()
-            for x in range(WIDTH):
-                if (x - x0) * sx < 0:
-                    carried[x] = False
-            y = y0 + sy
-            while 0 <= y < HEIGHT:
-                carried = _quadrant_row(clear, seen, carried, y0, x0, y, sy, sx)
+        far = 0
+        while clear[y0, x0 + far * sx]:
+            far += 1
+        seen[y0, [x0 + k * sx for k in range(far + 1)]] = True
+        for sy in (-1, 1):
+            views, y = {(0, far)}, y0 + sy
+            while views and 0 <= y < HEIGHT:
+                row, before = clear[y, x0::sx], clear[y - sy, x0::sx]
+
+                @functools.cache
+                def free(k, y=y, sx=sx):
+                    return line_is_clear(clear, y0, x0, y, x0 + k * sx)
+
+                last = len(row) - 1 if sx > 0 else None
+                outcomes = [_one_view(row, before, free, last, *view) for view in views]
+                for shown, _ in outcomes:
+                    seen[y, [x0 + k * sx for k in shown]] = True
+                views = {view for _, views in outcomes for view in views}
                 y += sy
     return seen
+
+
+def _one_view(clear, before, free, last, first, mark):
+    """What the view `first`..`mark` of the row before shows of a row: its columns, its views.
+
+    `free(k)`: has column k a free line? `last`: the map's last column, None when looking left.
+    """
+    shown, views = set(), set()
+    while first <= mark:
+        end = first
+        if not clear[first]:
+            # A wall is seen as far as the view goes, and one more where that was clear.
+            while end < mark and not clear[end + 1]:
+                end += 1
+            if end == mark and before[mark] and not clear[mark + 1]:
+                end += 1
+            shown |= set(range(first, end + 1))
+            first = end + 1
+            continue
+        while clear[end]:
+            end += 1
+        # Along a clear run, to the first square with a free line. Straight ahead none is needed.
+        while first > 0 and first <= end and not free(first):
+            first += 1
+        if first == last:
+            break  # the wall at x = 78 is forgotten, because the search has left the map
+        if first >= end:
+            first = end  # nothing of the run is seen, but the wall behind it is, if in view
+            continue
+        # From there to the wall behind the run or, if the view does not reach it, as far as lines
+        # are free.
+        right = end
+        if mark < end:
+            right = mark
+            while right <= end and free(right):
+                right += 1
+            right -= 1
+        if first == right == 0 and not clear[1]:
+            right = 1  # walls beside the hero's column need no line
+        if right < first:
+            break
+        shown |= set(range(first, right + 1))
+        views.add((first, right))
+        first = right + 1
+    return shown, views
 
 
 def in_sight(terrain, lit, boulders, y0, x0):

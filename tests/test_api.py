@@ -104,9 +104,19 @@ def test_it_is_trained_in_memory_and_acts_at_once(lamps):
         lamps.policy("masked-kl")
 
 
+def test_an_evaluation_can_be_cut_off(lamps):
+    """Eight episodes of five steps, one after the other, of which sixteen steps are played."""
+    how = {"episodes": 16, "num_envs": 2, "masks": ("oracle",)}
+    whole, cut = lamps.evaluate(**how), lamps.evaluate(**how, max_steps=16)
+    assert whole.runs[0].masks["oracle"].length == 5
+    assert cut.runs[0].masks["oracle"].length == pytest.approx(16 / 8)
+    assert cut.settings["max_steps"] == 16
+
+
 def test_saved_and_loaded_it_is_the_same(lamps, tmp_path):
     evaluation = lamps.evaluate(episodes=16)
-    assert set(evaluation.runs[0].masks) == {"oracle", "predicted", "none"}
+    kinds = {"oracle", "predicted", "predicted-forgetful", "clone", "none"}
+    assert set(evaluation.runs[0].masks) == kinds
     folder = lamps.save(tmp_path / "run")
     loaded = maskless.load(folder / "masked-focal" / "seed-0")
     assert_same_parameters(loaded, lamps.policy())
@@ -457,6 +467,10 @@ def test_a_condition_can_be_given_as_an_object(asked):
             },
         ),
         ("--env toys:Tower --no-diagnostics", {"env": "toys:Tower", "diagnostics": False}),
+        (
+            "--env gymnasium:host_toys:Steps-v0 --net gru --env-options workers=0",
+            {"env": "gymnasium:host_toys:Steps-v0", "net": "gru", "env_options": {"workers": 0}},
+        ),
     ],
 )
 def test_python_and_the_command_line_ask_for_the_same(asked, flags, arguments):

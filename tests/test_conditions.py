@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from maskless import MasklessError
-from maskless.conditions import CONDITIONS, Condition, condition, grid, name_of, numbers, stack
+from maskless.conditions import (
+    CONDITIONS,
+    Condition,
+    condition,
+    grid,
+    identity,
+    name_of,
+    numbers,
+    stack,
+)
+from maskless.conditions.condition import ALWAYS
 from maskless.losses import focal_loss, kl_balanced_loss
 from maskless.ppo.update import classification_loss
 
@@ -18,10 +28,61 @@ def inputs():
 def test_all_conditions_of_the_design_are_there():
     assert set(CONDITIONS) == {
         *("masked", "unmasked", "masked-focal", "masked-kl", "unmasked-kl", "masked-bce"),
-        *("masked-mix", "masked-tv", "masked-loop"),
+        *("masked-mix", "masked-tv", "masked-loop", "masked-clone", "safe-loop", "discovered"),
+        *("unmasked-silent", "penalty", "naive", "off-policy", "masked-distil", "zhao21"),
+        *("replace", "eliminate", "dagger"),
     }
-    assert [name for name, c in CONDITIONS.items() if c.strength == 0] == ["masked", "unmasked"]
-    assert {name for name, c in CONDITIONS.items() if not c.masked} == {"unmasked", "unmasked-kl"}
+    without_masks = {"unmasked", "unmasked-kl", "unmasked-silent", "penalty", "replace"}
+    assert {name for name, c in CONDITIONS.items() if not c.masked} == without_masks | {
+        "discovered"
+    }
+    assert [name for name, c in CONDITIONS.items() if c.has_clone] == ["masked-clone", "dagger"]
+
+
+def test_only_what_needs_no_mask_is_trained_without_one():
+    free = {name for name, c in CONDITIONS.items() if not c.needs_oracle}
+    assert free == {"unmasked", "discovered"}
+
+
+def test_how_each_condition_is_deployed():
+    ways = {name: c.deployments for name, c in CONDITIONS.items()}
+    assert ways["masked"] == ("oracle",)
+    assert ways["masked-clone"] == ways["dagger"] == ("clone",)
+    for name in ("masked-focal", "masked-loop", "safe-loop", "eliminate", "discovered"):
+        assert ways[name] == ("predicted",), name
+    for name in ("unmasked", "penalty", "naive", "off-policy", "masked-distil", "replace"):
+        assert ways[name] == ("none",), name
+    assert ways["zhao21"] == ("predicted", "none")
+
+
+def test_what_no_condition_uses_is_not_in_the_program():
+    paper = stack([condition(name) for name in ("masked", "unmasked", "masked-kl", "masked-tv")])
+    used = {name for name, value in vars(paper).items() if value is not None}
+    assert used == ALWAYS
+    mixed = stack([condition("masked"), condition("penalty"), condition("masked-loop")])
+    used = {name for name, value in vars(mixed).items() if value is not None}
+    assert used == {*ALWAYS, "penalty", "predicted_share"}
+    assert mixed.uses("penalty")
+    assert not mixed.uses("clone")
+    np.testing.assert_allclose(mixed.penalty, [0, 0.1, 0])
+
+
+def test_checkpoints_from_when_there_were_fewer_numbers_are_the_same_run():
+    assert set(identity(condition("masked-kl"))) == {*ALWAYS, "predicted_share"}
+    assert identity(condition("masked-clone"))["clone"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("masked:clone_share=0.5", "masked-focal:tolerance=0.1", "masked:learns_replaced=1"),
+        *("masked:importance=1", "masked-focal:confidence=1", "zhao21:soft_mask=1"),
+        *("unmasked:explore=2", "penalty:penalty=-1"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(name):
+    with pytest.raises(MasklessError, match=name.partition("=")[0].partition(":")[2][:7]):
+        condition(name)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +113,10 @@ def test_an_unknown_condition_is_refused():
         condition("masked-focl")
 
 
-SWITCHES = {"masked", "uniform_fallback", "literal", "acting", "detached"}
+SWITCHES = {
+    *("masked", "uniform_fallback", "literal", "acting", "detached", "squared", "tried", "silent"),
+    *("remembers", "replaces", "learns_replaced", "unmasked_ratio", "importance"),
+}
 
 
 def test_switches_are_booleans_and_stay_so():
@@ -61,7 +125,8 @@ def test_switches_are_booleans_and_stay_so():
         assert {name for name, kind in kinds.items() if kind is bool} == SWITCHES
         assert {kind for name, kind in kinds.items() if name not in SWITCHES} == {float}
     many = stack(list(CONDITIONS.values()))
-    assert {name for name, x in vars(many).items() if x.dtype == bool} == SWITCHES
+    used = {name: x for name, x in vars(many).items() if x is not None}
+    assert {name for name, x in used.items() if x.dtype == bool} == SWITCHES - {"learns_replaced"}
     changed = condition("masked-kl:literal=1,detached=True,acting=0")
     assert (changed.literal, changed.detached, changed.acting) == (True, True, False)
 

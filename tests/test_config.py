@@ -5,10 +5,12 @@ import json
 
 import pytest
 
-from maskless.config import Config, check, preset
+from maskless.conditions import OWN_CONDITIONS
+from maskless.config import Config, check
 from maskless.errors import MasklessError
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import NETS
+from maskless.presets import preset
 from maskless.training.request import make_request
 
 GOOD = Config(env="craftax-classic", frames=10**7)
@@ -125,3 +127,29 @@ def test_runs_are_conditions_times_seeds():
     assert config.runs == [("masked", 5), ("masked", 6), ("unmasked", 5), ("unmasked", 6)]
     assert config.frames_per_update == Hyperparameters().num_envs * Hyperparameters().rollout
     assert config.updates == 152
+
+
+def test_the_presets_for_worlds_of_one_s_own():
+    for name, samples in (("small", 256), ("gymnasium", 64)):
+        for net in ("mlp", "gru", "hybrid"):
+            kind = NETS[net]
+            ppo = preset(name, net=kind.default_hyperparameters, recurrent=kind.recurrent)
+            assert ppo.num_envs * ppo.rollout // ppo.minibatches == samples or kind.recurrent
+            check_with_network(dataclasses.replace(GOOD, net=net, ppo=ppo, width=kind.cpu_width))
+    # What such an environment asks for comes last; the paper's small preset is final.
+    assert preset("small", env={"num_envs": 8, "discount": 0.9}).num_envs == 8
+    assert preset("cpu", env={"num_envs": 8, "discount": 0.9}).num_envs == 64
+
+
+def test_which_preset_and_condition_a_world_gets():
+    own = make_request("toys:Tower").config
+    assert (own.preset, own.conditions, own.width) == ("small", OWN_CONDITIONS, 128)
+    host = make_request("gymnasium:Taxi-v3", env_options={"workers": 0}).config
+    assert (host.preset, host.ppo.num_envs, host.ppo.epochs) == ("gymnasium", 16, 10)
+    assert Config.from_json(host.to_json()) == host
+    for world in ("staircase", "corridor-r2", "craftax-classic"):
+        papers = make_request(world).config
+        assert (papers.preset, papers.width) == ("paper", None)
+        assert papers.conditions == ("masked", "unmasked", "masked-kl")
+    assert make_request("toys:Tower", preset_name="paper").config.ppo.num_envs == 1024
+    assert "preset" not in make_request("staircase", ppo=Hyperparameters()).config.to_json()

@@ -59,7 +59,7 @@ _HOMES = {
     "maskless.training.session": ("Progress",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("conditions", "envs", "losses", "masking", "nets", "policy")
+_MODULES = ("conditions", "envs", "losses", "masking", "nets", "policy", "runtime")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,11 +5,12 @@ asked for; the same request gives the same `Config` from Python and from the com
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+import json
+from typing import Any, TypedDict
 
 from maskless.conditions import condition, numbers
 from maskless.errors import MasklessError, UnknownNameError
+from maskless.files import check_type, printable
 from maskless.hyperparameters import Hyperparameters, check_hyperparameters, with_numbers
 
 PRECISIONS = ("float32", "bfloat16")
@@ -41,8 +42,13 @@ class Config:
     losses are float32 always."""
     diagnostics: bool = True
     """Measure suppression, feature correlation and the classifier in every update."""
+    preset: str | None = None
+    """Where the numbers of `ppo` started from; None: they were given."""
     optimizer: str = "adam"
     """"custom" for an optimiser that was handed in."""
+    finish: int = 0
+    """Environment steps of each run after PPO, at most, in which a student learns what is possible
+    (`maskless.finish`): then the policy acts without an oracle. 0: there is no such phase."""
 
     @property
     def frames_per_update(self) -> int:
@@ -62,44 +68,38 @@ class Config:
         content = dataclasses.asdict(self) | {"conditions": list(self.conditions)}
         if self.optimizer == "adam":  # as in folders from before there were others
             del content["optimizer"]
+        if not self.finish:
+            del content["finish"]
+        if self.preset is None:
+            del content["preset"]
         return content
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> "Config":
-        """The config that `to_json` wrote. Says so when a field is missing or unknown."""
+        """The config that `to_json` wrote. Says so when a field is missing, unknown, of another
+        type, or a number that no program could have been trained with."""
         try:
-            ppo = Hyperparameters(**content["ppo"])
-            rest = {name: value for name, value in content.items() if name != "ppo"}
-            return Config(**rest | {"ppo": ppo, "conditions": tuple(content["conditions"])})
-        except (TypeError, KeyError) as error:
+            check_type(content, _Saved)
+            unknown = content.keys() - {field.name for field in dataclasses.fields(Config)}
+            unknown |= content["ppo"].keys() - {f.name for f in dataclasses.fields(Hyperparameters)}
+            if unknown:
+                raise MasklessError(f"{printable(min(unknown), 80)} is no part of it")
+            config = check_type(content, Config)
+        except MasklessError as error:
+            reason = str(error).rstrip(".")
             raise MasklessError(
-                f"This is not a configuration of this version of maskless ({error})."
+                f"This is not a configuration of this version of maskless ({reason})."
             ) from error
+        check_runs(config)
+        return config
 
 
-# Small enough for two cores: few environments, fewer passes over each batch. (A narrow network
-# belongs to it: `Network.cpu_width`.)
-_CPU: dict[str, Any] = {
-    "num_envs": 64,
-    "rollout": 64,
-    "minibatches": 4,
-    "epochs": 2,
-    "learning_rate": 1e-3,
-}
-PRESETS = ("paper", "cpu")
+class _Saved(TypedDict):
+    """What has been in every config.json, also before there were others."""
 
-
-def preset(
-    name: str, *, net: Mapping[str, Any] | None = None, env: Mapping[str, Any] | None = None
-) -> Hyperparameters:
-    """`paper`: the paper's table. `cpu`: small enough to learn something visible on two cores.
-
-    `net`, `env`: what the network and the environment need (`default_hyperparameters` of each).
-    """
-    if name not in PRESETS:
-        raise UnknownNameError("preset", name, PRESETS)
-    paper = Hyperparameters(**{**(net or {}), **(env or {})})
-    return paper if name == "paper" else dataclasses.replace(paper, **_CPU)
+    env: str
+    conditions: list[str]
+    ppo: dict[str, bool | int | float]
 
 
 def check(config: Config, *, recurrent: bool = False, rollout_unit: int = 1) -> None:
@@ -107,7 +107,7 @@ def check(config: Config, *, recurrent: bool = False, rollout_unit: int = 1) -> 
 
     `recurrent`, `rollout_unit`: of the network.
     """
-    _check_runs(config)
+    check_runs(config)
     ppo = config.ppo
     if recurrent:
         whole, of_what = ppo.num_envs, "environments (a memory needs whole ones)"
@@ -133,16 +133,50 @@ def check(config: Config, *, recurrent: bool = False, rollout_unit: int = 1) -> 
         raise UnknownNameError("precision", config.precision, PRECISIONS)
 
 
-def _check_runs(config: Config) -> None:
+# Far above what was ever trained, and small enough for loops over it and 32-bit counts.
+_LARGEST = {"seeds": 10_000, "frames": 10**15, "finish": 10**15, "width": 2**16}
+_MOST_RUNS = 10_000
+_WHOLE = 2**31
+"""Numbers of runs, updates and samples are 32-bit numbers inside the program."""
+
+
+def check_runs(config: Config) -> None:
+    """Refuses numbers that no program can be made of, before anything counts up to them."""
     if not config.conditions:
         raise MasklessError("Name at least one condition to train.")
-    if config.seeds < 1:
-        raise MasklessError(f"seeds must be at least 1, not {config.seeds}.")
-    if config.width is not None and config.width < 1:
-        raise MasklessError(f"width must be at least 1, not {config.width}.")
+    _check_sizes(config)
     check_hyperparameters(config.ppo)
+    if config.frames_per_update >= _WHOLE or config.updates >= _WHOLE:
+        raise MasklessError(
+            f"{config.frames:,} frames in updates of {config.ppo.num_envs} environments *"
+            f" {config.ppo.rollout} steps do not fit into 32-bit numbers: lower num_envs, rollout"
+            " or frames."
+        )
     for name in config.conditions:
         condition(name)
         check_hyperparameters(with_numbers(config.ppo, numbers(name)))
     if len(set(config.conditions)) < len(config.conditions):
         raise MasklessError(f"A condition is named twice: {' '.join(config.conditions)}.")
+
+
+def _check_sizes(config: Config) -> None:
+    for name, largest in _LARGEST.items():
+        value = getattr(config, name)
+        least = 0 if name == "finish" else 1
+        if value is not None and not least <= value <= largest:
+            bound = f"at least {least}" if value < least else f"at most {largest:,}"
+            raise MasklessError(f"{name} must be {bound}, not {value}.")
+    if config.seeds * len(config.conditions) > _MOST_RUNS:
+        raise MasklessError(
+            f"{len(config.conditions)} conditions with {config.seeds:,} seeds each are more than"
+            f" {_MOST_RUNS:,} runs: train them in several folders."
+        )
+    if not -_WHOLE <= config.first_seed <= _WHOLE - config.seeds:
+        raise MasklessError(f"Seeds are 32-bit numbers, which {config.first_seed} is not.")
+    try:
+        json.dumps(config.env_options, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MasklessError(
+            f"The options of {config.env} must be what JSON can hold ({error}): numbers, texts,"
+            " lists and objects."
+        ) from error

@@ -1,7 +1,6 @@
 """PPO's numbers: the paper's table, and what may differ from run to run inside one program."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,12 +64,33 @@ def with_numbers(ppo: Hyperparameters, numbers: Mapping[str, Any]) -> Hyperparam
     return dataclasses.replace(ppo, **numbers)
 
 
-_AT_LEAST_ONE = ("num_envs", "rollout", "minibatches", "epochs")
+_LARGEST = {"num_envs": 2**22, "rollout": 2**20, "minibatches": 2**20, "epochs": 10_000}
+_AT_LEAST_ONE = tuple(_LARGEST)
 _POSITIVE = ("learning_rate", "clip", "max_gradient_norm", "adam_epsilon", "rnd_learning_rate")
 _NOT_NEGATIVE = ("entropy", "value_weight", "rnd_advantage", "rnd_loss_weight")
 _SHARES = ("discount", "gae_lambda", "rnd_discount")
+_HUGE = 1e300
 VARYING = _POSITIVE + _NOT_NEGATIVE + _SHARES
 """The numbers that change no shape, so that each run of a program can have its own."""
+
+
+NAMES_ELSEWHERE = {
+    "lr": "learning_rate",
+    "n_envs": "num_envs",
+    "n_steps": "rollout",
+    "num_steps": "rollout",
+    "n_epochs": "epochs",
+    "update_epochs": "epochs",
+    "num_minibatches": "minibatches",
+    "batch_size": "minibatches (how many they are, not how large)",
+    "ent_coef": "entropy",
+    "vf_coef": "value_weight",
+    "clip_range": "clip",
+    "clip_coef": "clip",
+    "max_grad_norm": "max_gradient_norm",
+    "total_timesteps": "frames",
+}
+"""What other libraries call these numbers -> what they are called here."""
 
 
 def check_hyperparameters(ppo: Hyperparameters) -> None:
@@ -82,10 +102,12 @@ def check_hyperparameters(ppo: Hyperparameters) -> None:
 
 
 def _check_number(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _HUGE:
         raise MasklessError(f"{name} must be a number, not {value}.")
     if name in _AT_LEAST_ONE and (value < 1 or value != int(value)):
         raise MasklessError(f"{name} must be a whole number of at least 1, not {value}.")
+    if name in _AT_LEAST_ONE and value > _LARGEST[name]:
+        raise MasklessError(f"{name} must be at most {_LARGEST[name]:,}, not {value}.")
     if name in _POSITIVE and value <= 0:
         raise MasklessError(f"{name} must be above 0, not {value}.")
     if name in _NOT_NEGATIVE and value < 0:

@@ -19,12 +19,14 @@ def clipped_policy_loss(
     advantages: Float[Array, "..."],
     *,
     clip: float | Float[Array, ""] = 0.2,
+    where: Bool[Array, "..."] | None = None,
 ) -> Float[Array, ""]:
     """PPO: - E [ min(r A, clip(r, 1 - clip, 1 + clip) A) ], r = pi(a) / pi_old(a) of the actions
-    taken. Both log-probabilities are those under the mask that was applied."""
+    taken. Both log-probabilities are those under the mask that was applied. `where`: the steps
+    that count, by default all."""
     ratio = jnp.exp(log_probs - old_log_probs)
     clipped = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
-    return -jnp.mean(jnp.minimum(ratio * advantages, clipped * advantages))
+    return -mean(jnp.minimum(ratio * advantages, clipped * advantages), where)
 
 
 def clipped_value_loss(
@@ -33,11 +35,19 @@ def clipped_value_loss(
     targets: Float[Array, "..."],
     *,
     clip: float | Float[Array, ""] = 0.2,
+    where: Bool[Array, "..."] | None = None,
 ) -> Float[Array, ""]:
     """1/2 E [ max((V - target)^2, (V_clipped - target)^2) ], V_clipped within `clip` of V_old."""
     clipped = old_values + jnp.clip(values - old_values, -clip, clip)
     worse = jnp.maximum(jnp.square(values - targets), jnp.square(clipped - targets))
-    return 0.5 * jnp.mean(worse)
+    return 0.5 * mean(worse, where)
+
+
+def mean(values: Float[Array, "..."], where: Bool[Array, "..."] | None = None) -> Float[Array, ""]:
+    """The mean of all values, or of some; 0 when there is none."""
+    if where is None:
+        return jnp.mean(values)
+    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.maximum(jnp.sum(where), 1)
 
 
 def focal_loss(
@@ -45,12 +55,14 @@ def focal_loss(
     valid: Bool[Array, "... actions"],
     *,
     gamma: float | Float[Array, ""] = 2.0,
+    label_weights: Float[Array, "... actions"] | None = None,
 ) -> Float[Array, ""]:
     """Eq. 10: - E_s [ 1/n sum_a (1 - p_a)^gamma log p_a ], p_a = probability of the true label.
 
-    `gamma` 0 is binary cross-entropy.
+    `gamma` 0 is binary cross-entropy. `label_weights`: how much each label counts, beside the
+    others; 0: it is not known.
     """
-    return jnp.mean(_focal_terms(validity_logits, valid, gamma))
+    return jnp.mean(_weighted(_focal_terms(validity_logits, valid, gamma), label_weights))
 
 
 def kl_balanced_loss(
@@ -64,6 +76,7 @@ def kl_balanced_loss(
     uniform_fallback: bool | Bool[Array, ""] = True,
     literal: bool | Bool[Array, ""] = False,
     acting: bool | Bool[Array, ""] = False,
+    label_weights: Float[Array, "... actions"] | None = None,
 ) -> Float[Array, ""]:
     """Eq. 13: - E_s [ sum_a w_a (1 - p_a)^gamma log p_a ] with the weights of `kl_weights`."""
     weights = kl_weights(
@@ -76,7 +89,8 @@ def kl_balanced_loss(
         literal=literal,
         acting=acting,
     )
-    return jnp.mean(jnp.sum(weights * _focal_terms(validity_logits, valid, gamma), axis=-1))
+    terms = _weighted(_focal_terms(validity_logits, valid, gamma), label_weights)
+    return jnp.mean(jnp.sum(weights * terms, axis=-1))
 
 
 def kl_weights(
@@ -140,6 +154,65 @@ def raw_kl_weights(
         - jnp.exp(masking.masked_log_softmax(policy_logits, predicted))
     )
     return jnp.where(acting, moved, policy * jnp.abs(oracle - guess))
+
+
+def squared_validity_loss(
+    validity_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    *,
+    label_weights: Float[Array, "... actions"] | None = None,
+) -> Float[Array, ""]:
+    """E_s [ 1/n sum_a (sigmoid(v_a) - m_a)^2 ] (Zhao et al., 2021)."""
+    errors = jnp.square(jax.nn.sigmoid(validity_logits) - valid)
+    return jnp.mean(_weighted(errors, label_weights))
+
+
+def invalid_mass_loss(
+    policy_logits: Float[Array, "... actions"], valid: Bool[Array, "... actions"]
+) -> Float[Array, ""]:
+    """E_s [ sum over invalid a of pi(a) ], with the unmasked policy (Zhao et al., 2021)."""
+    return jnp.mean(jnp.sum(jax.nn.softmax(policy_logits) * ~valid, axis=-1))
+
+
+def masked_distillation_loss(
+    policy_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+    *,
+    below: float | Float[Array, ""] = 1.0,
+) -> Float[Array, ""]:
+    """E_s [ sum_a pi_m(a) (log pi_m(a) - log pi(a)) ] over the valid actions with pi(a) <= below:
+    the policy without masks is drawn towards the masked one, which gets no gradient.
+
+    With `below` 1 it is KL(pi_m || pi) = - log Z, Z the probability that pi gives to valid actions,
+    and so is its gradient. A smaller one protects improbable actions only, as Lp-Reg does (2025).
+    """
+    log_masked = jax.lax.stop_gradient(masking.masked_log_softmax(policy_logits, valid))
+    log_policy = jax.nn.log_softmax(policy_logits)
+    counts = valid & (jnp.exp(log_policy) <= below)
+    gap = jnp.where(counts, log_masked - log_policy, 0.0)
+    return jnp.mean(jnp.sum(jnp.exp(log_masked) * gap, axis=-1))
+
+
+def cloning_loss(
+    clone_logits: Float[Array, "... actions"],
+    policy_logits: Float[Array, "... actions"],
+    valid: Bool[Array, "... actions"],
+) -> Float[Array, ""]:
+    """- E_s [ sum_a pi_m(a) log pi_clone(a) ]: cross-entropy towards the masked policy, which gets
+    no gradient."""
+    target = jnp.exp(masking.masked_log_softmax(policy_logits, valid))
+    log_clone = jax.nn.log_softmax(clone_logits)
+    return -jnp.mean(jnp.sum(jax.lax.stop_gradient(target) * log_clone, axis=-1))
+
+
+def _weighted(
+    terms: Float[Array, "... actions"], weights: Float[Array, "... actions"] | None
+) -> Float[Array, "... actions"]:
+    """Each term times its weight in units of the mean weight, so that fewer labels do not make a
+    smaller loss."""
+    if weights is None:
+        return terms
+    return terms * weights / jnp.maximum(jnp.mean(weights), 1e-8)
 
 
 def _focal_terms(

@@ -46,7 +46,7 @@ def downsample(
     """The curves of one run, with `null` where nothing was measured.
 
     `actions` has those of the watched actions, `history` the last value of what is known once for
-    each, `frames_to` the frames after which the training return had reached a value.
+    every action, `frames_to` the frames after which the training return had reached a value.
     `longest_episode`: in frames of all environments together. Until then only short episodes have
     ended, and in a game that ends with success these are the successful ones.
     """
@@ -63,7 +63,7 @@ def downsample(
     numbers = {action: list(action_names).index(action) for action in watched}
     return curves | {
         "actions": {name: _action_curves(rows, n, groups) for name, n in numbers.items()},
-        "history": {name: _last_values(rows, n) for name, n in numbers.items()},
+        "history": {name: _last_values(rows, n) for n, name in enumerate(action_names)},
         "frames_to": _frames_to(rows, planned_frames, longest_episode),
     }
 
@@ -83,7 +83,18 @@ def _last_values(rows: Sequence[Row], action: int) -> dict[str, float | None]:
         values = column(rows, name, action)
         values = values[~np.isnan(values)]
         last[name] = rounded(values[-1]) if len(values) else None
-    return last
+    return last | {"first_valid_states": _first_states(rows, action)}
+
+
+def _first_states(rows: Sequence[Row], action: int) -> int | None:
+    """How many states of the first row that has any: the first occurrence is a mean over at most
+    so many."""
+    before = 0
+    for row, share in zip(rows, column(rows, "valid_share", action), strict=True):
+        if share > 0:
+            return max(1, round(share * (row["frames"] - before)))
+        before = row["frames"]
+    return None
 
 
 def _frames_to(

@@ -12,11 +12,18 @@ from jaxtyping import Array
 
 from maskless.conditions import condition
 from maskless.envs import VectorEnv
-from maskless.evaluation.episodes import MASKS, Choice, Play, mask_source
+from maskless.evaluation.episodes import Choice, Masks, Play, mask_source
 from maskless.evaluation.player import BatchedPlayer
 from maskless.evaluation.summary import summarise
 from maskless.training.program import Program, of_run
 from maskless_paper.study_files import rounded
+
+MASKS: dict[str, Masks] = {
+    "oracle": "oracle",
+    "predicted": "predicted-forgetful",
+    "none": "none",
+}
+"""What the results call each kind of masks: those of the paper know no memory of failures."""
 
 
 class Evaluator:
@@ -44,7 +51,7 @@ class Evaluator:
             venv,
             program.learner.net,
             [seed for _, seed in config.runs],
-            [mask_source(masks, env.num_actions) for masks in MASKS],
+            [mask_source(masks, env.num_actions) for masks in MASKS.values()],
             episodes,
             share_levels=True,
             accumulator=lambda: jnp.zeros((venv.num_envs, episodes, names), jnp.int8),

@@ -5,14 +5,16 @@ plan.config                              # what `maskless train` would be asked 
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from maskless.config import Config, preset
+from maskless.config import Config
 from maskless.envs import make
 from maskless.errors import MasklessError, UnknownNameError
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import NETS
-from maskless_paper.studies import STUDIES, WORLDS, Study
+from maskless.presets import preset
+from maskless_paper.studies import NETWORKS, STUDIES, WORLDS, Study
 
 Scale = Literal["smoke", "cpu", "gpu", "paper"]
 """`smoke`: a toy, for tests; `cpu`: minutes on two cores; `gpu`: about ten minutes on one H200;
@@ -28,6 +30,10 @@ _BUDGETS: dict[Scale, tuple[float, ...]] = {
 _EPISODES: dict[Scale, int] = {"smoke": 1, "cpu": 2, "gpu": 1, "paper": 10}
 _STEPS: dict[Scale, int] = {"smoke": 1024, "cpu": 2048, "gpu": 2048, "paper": 100_000}
 """A limit in steps, not in seconds: a second run gives the same numbers."""
+_SEEDS: dict[str, int] = {"cpu": 1, "paper": 4}
+"""On a GPU every study has its own number."""
+ENVIRONMENTS, LAMBDA = 1024, 0.8
+"""Of the paper's table. In corridors our lambda of GAE is another (docs/training.md)."""
 _TOY = "a toy stands in: a narrow MLP for a moment on the staircase, without RND"
 _TWO_ROOMS = "two rooms in place of five: five are not learned in minutes on a CPU"
 
@@ -54,7 +60,7 @@ class Plan:
     steps: int
     """An evaluation is cut off after so many."""
     stands_in: str
-    """In what the training is not what the study is about; empty: it is."""
+    """In what the training is smaller than the paper's, or another; empty: in nothing."""
 
 
 def make_plan(
@@ -76,20 +82,52 @@ def make_plan(
         )
     changes = {"seeds": seeds, "frames": frames, "precision": precision}
     given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
-    two_rooms = scale == "cpu" and bool(WORLDS[study.world].cpu_env)
+    config = dataclasses.replace(config, **given)
     return Plan(
         study=name,
         scale=scale,
         about=study.about,
         conditions=study.conditions,
-        config=dataclasses.replace(config, **given),
+        config=config,
         training=training,
         watched=("descend",) if scale == "smoke" else WORLDS[study.world].watched,
         budgets=_BUDGETS[scale],
         episodes=_EPISODES[scale],
         steps=_STEPS[scale],
-        stands_in=_TOY if scale == "smoke" else _TWO_ROOMS if two_rooms else "",
+        stands_in=_TOY
+        if scale == "smoke"
+        else "; ".join(differences(name, config.to_json(), config.frames)),
     )
+
+
+def differences(name: str, config: Mapping[str, Any], frames: int) -> list[str]:
+    """In what a training with this configuration (as in its JSON) and so many frames is smaller
+    than the paper's study, or another. Empty: in nothing that the paper says."""
+    ours, paper, ppo = STUDIES[name], study_at(name, "paper"), config["ppo"]
+    world = WORLDS[paper.world]
+    found = []
+    if config["env"] == world.cpu_env:
+        found.append(_TWO_ROOMS)
+    elif config["env"] != world.env:
+        found.append(f"{WORLDS[ours.world].title} in place of {world.title}")
+    if config["net"] != paper.net:
+        found.append(f"{NETWORKS[config['net']]} in place of the {NETWORKS[paper.net]}")
+    elif config["width"] is not None:
+        found.append(f"the {NETWORKS[paper.net]} is {config['width']} wide")
+    share = frames / world.frames["paper"]
+    if share < 0.99:
+        found.append(f"{100 * share:.2g} % of the paper's frames")
+    if config["seeds"] < _SEEDS["paper"]:
+        found.append(f"{config['seeds']} of {_SEEDS['paper']} seeds")
+    if not ppo["anneal"]:
+        found.append("a constant learning rate where the paper anneals it")
+    if ppo["num_envs"] != ENVIRONMENTS:
+        found.append(f"{ppo['num_envs']} of {ENVIRONMENTS:,} environments")
+    if ppo["rnd"]:
+        found.append(f"λ of GAE {ppo['gae_lambda']:g} instead of {LAMBDA:g}, and our RND")
+    if config["precision"] != "float32":
+        found.append(config["precision"])
+    return found
 
 
 def study_at(name: str, scale: Scale) -> Study:
@@ -133,7 +171,7 @@ def _config(study: Study, scale: Scale, conditions: tuple[str, ...]) -> Config:
         net=study.net,
         width=net.cpu_width if scale == "cpu" else None,
         conditions=conditions,
-        seeds={"cpu": 1, "gpu": study.gpu_seeds, "paper": 4}[scale],
+        seeds=_SEEDS.get(scale, study.gpu_seeds),
         frames=world.frames[scale],
         ppo=ppo,
     )

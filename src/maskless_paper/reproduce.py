@@ -65,7 +65,7 @@ def make(name: str, experiment: Experiment, studies: Results, out: Path, console
         raise MasklessError(f"There is no result yet that {name} could be made of.")
     tables = experiment.tables(used)
     for table in tables:
-        console.print(table.rich())
+        console.print(table.rich(), markup=True)
     folder = output_folder(out / "tables")
     write_text(folder / f"{name}.md", "\n".join(table.page() for table in tables))
     write_json(folder / f"{name}.json", [table.to_json() for table in tables])
@@ -93,7 +93,7 @@ def print_experiments(console: Console, scale: Scale) -> None:
     for name, experiment in EXPERIMENTS.items():
         where = f" ({experiment.paper})" if experiment.paper else ""
         table.add_row(name, experiment.about + where, ", ".join(experiment.studies) or "–")
-    console.print(table)
+    console.print(table, markup=True)
     studies = RichTable(box=SIMPLE_HEAD, title=f"the studies at the scale {scale}")
     for column in ("study", "what is trained"):
         studies.add_column(column)
@@ -104,4 +104,4 @@ def print_experiments(console: Console, scale: Scale) -> None:
         runs = len(plan.conditions) * plan.config.seeds
         together = format_frames(runs * plan.config.frames)
         studies.add_row(name, plan.about, str(runs), format_frames(plan.config.frames), together)
-    console.print(studies)
+    console.print(studies, markup=True)

@@ -4,45 +4,50 @@ result = read_result(Path("results/studies/classic-mlp.json"))
 returns(result, "masked-kl", "predicted").mean
 """
 
-import dataclasses
-from collections.abc import Iterable
-from typing import Any
+import math
 
-import numpy as np
-
+from maskless import statistics
 from maskless.conditions import condition
-from maskless_paper.plans import study_at
+from maskless_paper.cells import SEEDS, Cell, cell, cell_of
+from maskless_paper.logged import (
+    HEADLINE_STATES,
+    STATES,
+    Entry,
+    FirstOccurrence,
+    Point,
+    final,
+    final_mean,
+    first_occurrence,
+    initial,
+    logs,
+    lowest,
+    lowest_point,
+    lowest_points,
+    where_valid,
+)
+from maskless_paper.plans import differences, study_at
 from maskless_paper.studies import WORLDS, WorldName
 from maskless_paper.study_files import Result
 
-Entry = dict[str, Any]
-"""One of `result["evaluations"]`, or one of `result["logs"]`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A number of one condition: the value of every seed, and a range."""
-
-    values: tuple[float, ...]
-    """Of the seeds."""
-    low: float
-    """The lowest of the seeds, its own 95 % interval over episodes included."""
-    high: float
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.values))
-
-    def above(self, other: "Cell") -> bool:
-        """Surely higher: no seed of one, with its interval, reaches any of the other."""
-        return self.low > other.high
-
-
-def cell(values: Iterable[float | None]) -> Cell | None:
-    """Of numbers without intervals of their own: the range of the seeds. None and NaN are left
-    out; None where no seed is left."""
-    seeds = tuple(value for value in values if value is not None and value == value)
-    return Cell(seeds, min(seeds), max(seeds)) if seeds else None
+__all__ = [
+    "HEADLINE_STATES",
+    "SEEDS",
+    "STATES",
+    "Cell",
+    "Entry",
+    "FirstOccurrence",
+    "Point",
+    "cell",
+    "final",
+    "final_mean",
+    "first_occurrence",
+    "initial",
+    "logs",
+    "lowest",
+    "lowest_point",
+    "lowest_points",
+    "where_valid",
+]
 
 
 # What was trained.
@@ -66,9 +71,29 @@ def world(result: Result) -> WorldName:
     return study_at(result["study"], result["scale"]).world
 
 
+def share_of_budget(result: Result) -> float:
+    """Of the paper's frames."""
+    paper = study_at(result["study"], "paper")
+    return float(result["frames"] / WORLDS[paper.world].frames["paper"])
+
+
 def has_full_budget(result: Result) -> bool:
     """Whether it was trained for as long as in the paper."""
-    return result["frames"] >= 0.99 * WORLDS[world(result)].frames["paper"]
+    return share_of_budget(result) >= 0.99
+
+
+def decides(result: Result) -> bool:
+    """Whether a "no" of this study counts: it is of the paper's game, and at least a tenth of the
+    paper's frames long."""
+    paper = study_at(result["study"], "paper")
+    return paper.world == world(result) and share_of_budget(result) >= 0.099
+
+
+def stand_in(result: Result) -> str:
+    """In what a study is smaller than the paper's, or another; empty: in nothing."""
+    if "config" not in result or result["scale"] == "smoke":
+        return str(result.get("stands_in", ""))
+    return "; ".join(differences(result["study"], result["config"], result["frames"]))
 
 
 # What was evaluated.
@@ -114,11 +139,8 @@ def returns(result: Result, condition: str, masks: str, frames: int | None = Non
     entries = evaluations(result, condition, masks, frames)
     if not entries:
         return None
-    return Cell(
-        tuple(entry["mean_return"] for entry in entries),
-        min(entry["low"] for entry in entries),
-        max(entry["high"] for entry in entries),
-    )
+    names = ("mean_return", "low", "high", "standard_error")
+    return cell_of(*([entry[name] for entry in entries] for name in names))
 
 
 def metric(
@@ -139,20 +161,43 @@ def achievement(
 def retained(
     result: Result, condition: str, masks: str = "predicted", frames: int | None = None
 ) -> Cell | None:
-    """The return as a share of the same seed's under the oracle's masks."""
-    oracle = {e["seed"]: e["mean_return"] for e in evaluations(result, condition, "oracle", frames)}
-    pairs = [
-        (entry, oracle[entry["seed"]])
-        for entry in evaluations(result, condition, masks, frames)
-        if oracle.get(entry["seed"], 0.0) > 0
-    ]
+    """The return as a share of the same seed's under the oracle's masks. The intervals hold the
+    errors of both."""
+    pairs = _with_oracle(result, condition, masks, frames)
     if not pairs:
         return None
-    return Cell(
-        tuple(entry["mean_return"] / whole for entry, whole in pairs),
-        min(entry["low"] / whole for entry, whole in pairs),
-        max(entry["high"] / whole for entry, whole in pairs),
-    )
+    shares, lows, highs, errors = zip(*(_share(*pair) for pair in pairs), strict=True)
+    return cell_of(shares, lows, highs, errors)
+
+
+def retained_by_seed(result: Result, condition: str) -> dict[int, tuple[float, float]]:
+    """What each seed keeps under predicted masks at the last budget, and its standard error."""
+    found = {}
+    for entry, whole in _with_oracle(result, condition, "predicted", None):
+        share, _, _, error = _share(entry, whole)
+        found[entry["seed"]] = share, error
+    return found
+
+
+def _with_oracle(
+    result: Result, condition: str, masks: str, frames: int | None
+) -> list[tuple[Entry, Entry]]:
+    """Each seed's evaluation, and that under the oracle's masks, where this is above zero."""
+    oracle = {e["seed"]: e for e in evaluations(result, condition, "oracle", frames)}
+    return [
+        (entry, oracle[entry["seed"]])
+        for entry in evaluations(result, condition, masks, frames)
+        if entry["seed"] in oracle and oracle[entry["seed"]]["mean_return"] > 0
+    ]
+
+
+def _share(part: Entry, whole: Entry) -> tuple[float, float, float, float]:
+    """A ratio of two returns, its interval, and its standard error."""
+    returns = part["mean_return"], whole["mean_return"]
+    errors = part["standard_error"], whole["standard_error"]
+    share = returns[0] / returns[1]
+    error = math.hypot(errors[0], share * errors[1]) / returns[1]
+    return share, *statistics.ratio_interval(*returns, *errors), error
 
 
 LEARNED = 0.5
@@ -163,88 +208,6 @@ def has_learned(result: Result, condition: str, frames: int | None = None) -> bo
     """Whether the return of every seed, under the masks of its training, is worth losing."""
     trained = returns(result, condition, training_masks(condition), frames)
     return trained is not None and min(trained.values) >= LEARNED
-
-
-# What was logged.
-
-
-def logs(result: Result, condition: str) -> list[Entry]:
-    """The downsampled logs of a condition's seeds."""
-    return [log for log in result["logs"] if log["condition"] == condition]
-
-
-def final_mean(
-    log: Entry, name: str, action: str | None = None, until: int | None = None
-) -> float | None:
-    """A curve's mean over the last tenth of the frames (of those until `until`)."""
-    curve = log["actions"][action][name] if action else log[name]
-    last = log["frames"][-1] if until is None else until
-    values = [
-        value
-        for value, frames in zip(curve, log["frames"], strict=True)
-        if value is not None and 0.9 * last <= frames <= last
-    ]
-    return float(np.mean(values)) if values else None
-
-
-def final(
-    result: Result, condition: str, name: str, action: str | None = None, until: int | None = None
-) -> Cell | None:
-    """`final_mean` of the seeds of a condition."""
-    return cell(final_mean(log, name, action, until) for log in logs(result, condition))
-
-
-def initial(result: Result, condition: str, name: str) -> Cell | None:
-    """A curve's mean over the first tenth of the frames, at least its first point, of the seeds."""
-    return cell(_initial_mean(log, name) for log in logs(result, condition))
-
-
-def _initial_mean(log: Entry, name: str) -> float:
-    points = [
-        (value, frames)
-        for value, frames in zip(log[name], log["frames"], strict=True)
-        if value is not None
-    ]
-    first = [value for value, frames in points if frames <= 0.1 * log["frames"][-1]]
-    return float(np.mean(first or [points[0][0]]))
-
-
-STATES = 10
-"""A probability where an action is valid is a mean over at least so many states: a ladder may be
-met once in a million frames, and what a policy did there once says little."""
-
-
-def where_valid(
-    log: Entry, action: str, metric: str = "probability_valid"
-) -> list[tuple[float, int]]:
-    """A metric at states where the action is valid, and at which frames. Points of the log with
-    too few states are joined with the next ones; all are one where there are too few in all."""
-    curves = log["actions"][action]
-    points, states, total, before = [], 0.0, 0.0, 0
-    for value, share, frames in zip(
-        curves[metric], curves["valid_share"], log["frames"], strict=True
-    ):
-        count = (share or 0.0) * (frames - before)
-        before = frames
-        if value is None or count == 0:
-            continue
-        states, total = states + count, total + count * value
-        if round(states) >= STATES:
-            points.append((total / states, frames))
-            states = total = 0.0
-    return points if points or not states else [(total / states, before)]
-
-
-def lowest_point(log: Entry, action: str, until: float = float("inf")) -> tuple[float, int] | None:
-    """An action's lowest probability at valid states, and at which frames."""
-    points = [(p, frames) for p, frames in where_valid(log, action) if frames <= until]
-    return min(points, default=None)
-
-
-def lowest(result: Result, condition: str, action: str, until: float = float("inf")) -> Cell | None:
-    """The lowest probability at valid states of each seed."""
-    points = [lowest_point(log, action, until) for log in logs(result, condition)]
-    return cell(point[0] for point in points if point is not None)
 
 
 # In words.

@@ -61,7 +61,6 @@ def run_study(
         result = _study_of(plan, earlier)
         write_result(path, result)
         return result
-    _compile_once(runs)
     session = _Session(plan, folder, path, earlier, minutes, say)
     begun = (folder / "config.json").exists()
     training = train(
@@ -105,14 +104,6 @@ def _study_of(plan: Plan, training: Result) -> Result:
     config = training["config"] | {"conditions": list(plan.conditions)}
     lists = {name: select(training[name]) for name in ("evaluations", "logs")}
     return head | training | {"config": config} | lists
-
-
-def _compile_once(runs: Path) -> None:
-    """A study that goes on compiles the same programs again. (A CPU's compiled programs depend on
-    the machine they were made on, and fail on others: only accelerators keep theirs.)"""
-    name = "jax_compilation_cache_dir"
-    if jax.default_backend() != "cpu" and getattr(jax.config, name) is None:
-        jax.config.update(name, str((runs / "compiled").resolve()))
 
 
 class _Session:

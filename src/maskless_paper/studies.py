@@ -69,7 +69,7 @@ class Study:
     """Fields that differ there: the paper's own network or world, too large for anything less."""
 
 
-_NETS = {"mlp": "MLP", "gru": "GRU", "hybrid": "hybrid"}
+NETWORKS = {"mlp": "MLP", "gru": "GRU", "hybrid": "hybrid"}
 
 
 def _table_one() -> dict[str, Study]:
@@ -82,7 +82,7 @@ def _table_one() -> dict[str, Study]:
             gpu_seeds=1 if name == "full" or net == "hybrid" else 2,
         )
         for name, world in WORLDS.items()
-        for net, network in _NETS.items()
+        for net, network in NETWORKS.items()
     }
 
 

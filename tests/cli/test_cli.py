@@ -6,23 +6,24 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from maskless import __version__ as version
 from maskless import cli
 
 TESTS = Path(__file__).parents[1]
 
 
-def maskless(*arguments, cwd=TESTS):
+def maskless(*arguments, cwd=TESTS, columns=160):
     """Runs `maskless ...` from the folder of the toys, which are a user's own environments."""
     return subprocess.run(
         [sys.executable, "-m", "maskless", *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,
-        env=os.environ | {"COLUMNS": "160"},
+        env=os.environ | {"COLUMNS": str(columns)},
     )
 
 
@@ -36,31 +37,62 @@ def test_a_closed_pipe_is_no_error():
     assert run.returncode == 141
 
 
-@pytest.mark.parametrize(("options", "said"), [((), True), (("rules=paper",), False)])
-def test_craftax_says_once_that_its_default_masks_have_errors(
-    options, said, tmp_path, monkeypatch, capsys
-):
-    from maskless.cli.train import Train
+@pytest.mark.parametrize(("options", "said"), [({}, True), ({"rules": "paper"}, False)])
+def test_craftax_says_once_that_its_default_masks_have_errors(options, said):
+    from maskless.training.request import make_request, remarks
 
-    monkeypatch.setattr("maskless.api.train", lambda **options: SimpleNamespace(complete=True))
-    Train(env="craftax-classic", env_options=options, out=tmp_path).run()
-    assert ("rules=exact" in capsys.readouterr().err) == said
+    lines = list(remarks(make_request("craftax-classic", env_options=options), numbers_too=True))
+    assert lines[0].startswith("preset paper: 1,024 environments x 64 steps, 4 epochs of 8")
+    assert ["rules=exact" in line for line in lines[1:]] == [True] * said
+
+
+def test_a_program_is_compiled_once_for_all_commands(tmp_path):
+    """In the user's cache folder, or where JAX was told."""
+    script = (
+        "from maskless import cli, compilation_cache; compilation_cache.enable_for_process();"
+        "import jax; print(jax.config.jax_compilation_cache_dir)"
+    )
+    clean = {name: x for name, x in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+
+    def place(**variables):
+        command = [sys.executable, "-c", script]
+        return subprocess.check_output(command, text=True, env=clean | variables).strip()
+
+    assert Path(place(XDG_CACHE_HOME=str(tmp_path))).parent == tmp_path / "maskless"
+    assert place(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own")) == str(tmp_path / "own")
+
+
+def test_version():
+    run = maskless("--version")
+    assert (run.returncode, run.stdout) == (0, f"maskless {version}\n")
 
 
 def test_envs_lists_what_there_is():
-    run = maskless("envs")
+    run = maskless("envs", columns=80)
     assert run.returncode == 0, run.stderr
     lines = [line for line in run.stdout.splitlines() if line.strip()]
     rows = {line.split()[0]: re.split(r"  +", line.strip()) for line in lines}
-    assert rows["craftax"][1:] == ["43", "float32[8268]", "100,000 steps", "paper*, exact"]
-    assert rows["craftax-classic"][1:4] == ["17", "float32[1345]", "10,000 steps"]
+    assert rows["craftax"][1:] == ["43", "100,000 steps", "paper*, exact, prudent"]
     assert rows["mazewalk-9x9"][1] == "8"
-    assert "glyphs int8[9, 9]" in rows["minihack-corridor-r5"][2]
+    assert "staircase" in rows
+    assert "gymnasium:Taxi-v3" in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 80
+
+
+def test_envs_lists_observations_where_there_is_room(monkeypatch, capsys):
+    from maskless.cli import envs
+
+    monkeypatch.setattr(envs, "OUT", Console(width=120))
+    envs.Envs().run()
+    printed = capsys.readouterr().out
+    assert "float32[8268]" in printed
+    assert "glyphs int8[9, 9]" in printed
 
 
 def test_validity_prints_a_table_and_writes_json_and_figures(tmp_path):
     out = tmp_path / "deep" / "er"
-    run = maskless("validity", "toys:Tower", "--states", 300, "--out", out)
+    options = ("--env-options", "rules=exact", "episode_limit=9")
+    run = maskless("validity", "toys:Tower", *options, "--states", 300, "--out", out)
     assert run.returncode == 0, run.stderr
     assert "rules exact: 0 of" in run.stdout
     written = json.loads((out / "validity.json").read_text())
@@ -91,6 +123,7 @@ def test_envs_show_draws_the_level_and_plays_in_it():
     [
         (["envs", "show", "corridor-r4"], "did you mean 'corridor-r"),
         (["envs", "show"], "choose one of"),
+        (["train", "--env", "staircase", "--lr", "1e-3"], "--lr is called --learning-rate here"),
         (["envs", "show", "craftax"], "has no view for the terminal"),
         (["validity", "craftx"], "did you mean 'craftax'?"),
         (["validity", "toys:Lame"], "has no 'reset'"),

@@ -43,12 +43,13 @@ def as_trained(run):
 
 def test_thresholds_of_the_artifact_decide(run, capsys):
     change_policy(run, {"thresholds": ONLY_RIGHT})
-    Eval(run / "policy", masks=("predicted", "none"), episodes=8).run()
+    Eval(run / "policy", masks=("predicted-forgetful", "none"), episodes=8).run()
     told = json.loads((run / "policy" / "evaluation.json").read_text())["runs"][0]
     # Four steps of 0.1 to the ladder; there `right` is a no-op until time is up, after eight.
-    right = told["masks"]["predicted"]
+    right = told["masks"]["predicted-forgetful"]
     assert right["mean_return"] == pytest.approx(0.4)
     assert (right["length"], right["success_rate"], right["invalid_share"]) == (8, 0, 0.5)
+    assert right["stuck_share"] == 3 / 8  # of four such steps all but the first
     assert (told["condition"], told["seed"]) == ("masked-focal", 0)
     names = ("left", "right", "descend", "open_door", "pick_up", "kick")
     assert told["thresholds"] == dict(zip(names, ONLY_RIGHT, strict=True))

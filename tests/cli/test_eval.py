@@ -1,21 +1,24 @@
 """`maskless eval` and `maskless.evaluate`, on a tiny training."""
 
+import io
 import json
 import math
 import re
 
-import numpy as np
 import pytest
+from rich.console import Console
 
 from maskless.cli.eval import Eval
 from maskless.errors import MasklessError
 from maskless.evaluation.summary import (
-    bootstrap_interval,
+    Evaluation,
+    RunEvaluation,
+    Summary,
     evaluate,
     read_evaluation,
-    standard_error,
+    recovered,
 )
-from maskless.report.evaluation import evaluation_table, headlines
+from maskless.report.evaluation import evaluation_table, headlines, print_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def test_predicted_without_a_classifier_is_none_and_the_untrained_head_is_beside
     unmasked, focal = evaluated.runs[0].masks, evaluated.runs[2].masks
     assert list(unmasked) == ["oracle", "predicted", "none", "untrained"]
     assert unmasked["predicted"] == unmasked["none"] != unmasked["untrained"]
-    assert list(focal) == ["oracle", "predicted", "none"]
+    assert list(focal) == ["oracle", "predicted", "predicted-forgetful", "none"]
     assert focal["predicted"] != focal["none"]
 
 
@@ -63,6 +66,11 @@ def test_a_run_alone_gets_the_numbers_it_has_among_the_others(training, evaluate
     assert one["changed_share"] == pytest.approx(many["changed_share"], abs=0.02)
     assert re.search(r"masked-focal +predicted +-?[\d.]+ ± [\d.]+", printed)
     assert "24 complete episodes" in printed
+    assert (folder / "evaluation-greedy.json").exists() is False
+    Eval(folder, masks=("predicted",), episodes=8, envs=8, greedy=True).run()
+    assert json.loads((folder / "evaluation.json").read_text()) == after
+    greedy = json.loads((folder / "evaluation-greedy.json").read_text())
+    assert greedy["settings"]["greedy"]
     evaluated.save()
 
 
@@ -85,7 +93,8 @@ def test_seeds_are_summed_up_as_their_mean_and_range(evaluated):
     table = evaluation_table(evaluated.runs, evaluated.achievement_names)
     row = next(row for row in table.rows if row[1] == "none")
     assert row[2] == f"{spread.mean:.2f} ± {spread.deviation:.2f}"
-    assert [row[0] for row in table.rows] == ["unmasked", "", "", "", "masked-focal", "", ""]
+    assert [row[0] for row in table.rows] == ["unmasked", *[""] * 3, "masked-focal", *[""] * 3]
+    assert [row[1] for row in table.rows][4:] == ["oracle", "predicted", "forgetful", "none"]
     assert table.notes[0] == "Means over 2 seeds of each condition."
     assert table.has_untrained
     kept = headlines(evaluated.runs)
@@ -93,20 +102,61 @@ def test_seeds_are_summed_up_as_their_mean_and_range(evaluated):
     assert kept[1].startswith("masked-focal: under predicted masks it keeps")
 
 
-def test_the_bootstrap_interval_agrees_with_the_normal_one_where_that_is_right():
-    values = np.random.default_rng(5).normal(3.0, 2.0, 4000)
-    low, high = bootstrap_interval(values)
-    error = standard_error(values)
-    assert error == pytest.approx(2.0 / math.sqrt(4000), rel=0.05)
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.2 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.2 * error)
-    assert math.isnan(standard_error(values[:1]))
+def summary_of(mean, **changes):
+    low, high = mean - 0.2, mean + 0.2
+    return Summary(1024, mean, 0.03, low, high, 101.0, 1.0, 0.5, 0.004, 0.25, 0.5, 0.125, **changes)
+
+
+def test_returns_below_zero_are_judged_by_what_the_masks_are_worth():
+    masks = {
+        "oracle": summary_of(-3.6),
+        "predicted": summary_of(-4.0, stuck_share=0.0),
+        "predicted-forgetful": summary_of(-11.6, stuck_share=0.54),
+        "clone": summary_of(-3.6, stuck_share=0.0),
+        "none": summary_of(-19.6, stuck_share=0.8),
+    }
+    name = "masked-loop:predicted_share=0.5"
+    run = RunEvaluation(None, name, 0, 7, True, masks, clone=True)
+    assert run.recovered == pytest.approx(
+        {"oracle": 1, "predicted": 0.975, "predicted-forgetful": 0.5, "clone": 1, "none": 0}
+    )
+    assert headlines([run]) == [
+        f"{name}: under predicted masks it earns -4.00, under the oracle's masks -3.60; of what the"
+        " masks are worth, 98 % is recovered (-19.60 without any).",
+        f"{name}: by its clone, without masks, it earns -3.60, under the oracle's masks -3.60; of"
+        " what the masks are worth, 100 % is recovered (-19.60 without any).",
+    ]
+    assert recovered(3.0, 2.0, 2.0) is None
+    settings = {"greedy": False, "episodes": 1024}
+    for width in (60, 80, 100, 140):
+        console = Console(width=width, record=True, file=io.StringIO())
+        print_evaluation(Evaluation(None, "shop", ("done",), settings, [run]), console)
+        text = console.export_text()
+        # Whatever is dropped or folded, no number is cut.
+        assert "…" not in text
+        assert all(f"{x.mean_return:.2f} ± 0.03" in text for x in masks.values())
+        assert re.search(r"forgetful +-11.60 ± 0.03.* 54.0", text)
+
+
+def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_path):
+    content = evaluated.to_json()
+    for run in content["runs"]:
+        del run["clone"], run["recovered"]
+        for numbers in run["masks"].values():
+            del numbers["stuck_share"]
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    read = read_evaluation(tmp_path)
+    assert math.isnan(read.runs[0].masks["none"].stuck_share)
+    assert read.runs[0].masks["none"].mean_return == evaluated.runs[0].masks["none"].mean_return
+    table = evaluation_table(read.runs, read.achievement_names)
+    assert {row[table.header.index("stuck %")] for row in table.rows} == {"–"}
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"masks": ("oracel",)}, "did you mean 'oracle'"),
+        ({"masks": ("clone",)}, "None of these runs has a clone"),
         ({"episodes": 0}, "at least one episode"),
         ({"env": "corridor-r2"}, "has other actions"),
     ],

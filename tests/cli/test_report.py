@@ -16,7 +16,8 @@ def test_a_page_is_made_of_what_there_is(training, tmp_path, capsys):
     Report((training,), out=tmp_path / "deep" / "page.html").run()
     page = (tmp_path / "deep" / "page.html").read_text()
     assert "page.html" in capsys.readouterr().out
-    for title in ("Curves", "Suppression", "Feature correlation", "Classifier", "Configuration"):
+    titles = ("Returns", "Suppression and feature correlation", "Classifier", "Configuration")
+    for title in titles:
         assert re.search(f"<h2 id=[^>]*>{title}</h2>", page)
     assert "masked-focal" in page
     assert "Hyperparameters of PPO" in page
@@ -69,7 +70,7 @@ def test_evaluation_and_audit_are_shown_where_they_exist(training, tmp_path):
     Report((run,)).run()
     page = (run / "report.html").read_text()
     assert "under predicted masks it keeps 75 % of what it earns" in page
-    assert "<td>3.00 ± 0.10</td><td>2.80 to 3.20</td><td>75</td><td>100.0</td>" in page
+    assert "<td>3.00 ± 0.10</td><td>2.80 to 3.20</td><td>75</td><td>67</td><td>100.0</td>" in page
     assert "masked-focal, seed 0: 5 of 9 are wrong." in page
     assert base64.b64encode(b"<svg/>").decode() in page
     assert 'href="audit.html"' in page

@@ -1,9 +1,11 @@
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 
 import gymnasium
@@ -98,6 +100,7 @@ def test_workers_play_the_same_games_as_this_process_and_end_when_closed():
         ("nothing valid", "without any valid action"),
         ("short mask", r"a mask of shape \(2,\) with an observation"),
         ("crashes", r"A worker process of .*Steps-v0 died \(exit code 7\)"),
+        ("exits", r"Steps-v0 failed in step \(SystemExit: 5\)"),
     ],
 )
 def test_trouble_in_an_environment_is_one_sentence_and_leaves_no_process(trouble, sentence):
@@ -106,6 +109,35 @@ def test_trouble_in_an_environment_is_one_sentence_and_leaves_no_process(trouble
     env = maskless.make(STEPS, workers=workers, trouble=trouble)
     worlds = HostVectorEnv(env, 2)
     with pytest.raises(MasklessError, match=sentence):
+        play(worlds)
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_that_are_signalled_killed_or_stopped():
+    """The first is played on, as all processes of a cluster's job get a SIGTERM."""
+    for number, sentence in (
+        (signal.SIGKILL, r"A worker process of .*Steps-v0 died \(SIGKILL\)"),
+        (signal.SIGSTOP, r"Steps-v0 has not answered for 0.5 seconds \(process \d+\): it hangs"),
+    ):
+        worlds = HostVectorEnv(maskless.make(STEPS, workers=1), 2)
+        worlds.reset([(0,), (1,)])
+        worker = worlds._batches.processes[0]
+        os.kill(worker.pid, signal.SIGTERM)
+        os.kill(worker.pid, signal.SIGHUP)
+        worlds.step(np.zeros(2, int))
+        assert re.search("a worker process of .* got SIGTERM", worlds.told_to_stop)
+        worlds._batches._answer_seconds = 0.5
+        os.kill(worker.pid, number)
+        with pytest.raises(MasklessError, match=sentence):
+            worlds.step(np.zeros(2, int))
+        assert multiprocessing.active_children() == []
+
+
+def test_an_environment_that_hangs_is_waited_for_no_longer_than_said():
+    worlds = HostVectorEnv(maskless.make(STEPS, workers=1, trouble="hangs"), 2)
+    worlds.reset([(0,), (1,)])
+    worlds._batches._answer_seconds = 1.0
+    with pytest.raises(MasklessError, match="has not answered for 1 seconds"):
         play(worlds)
     assert multiprocessing.active_children() == []
 
@@ -223,7 +255,7 @@ def test_an_exception_that_cannot_be_pickled_and_a_changing_shape_are_reported()
 
     for kind, workers, sentence in (
         ("raises", 1, r"object:Trouble failed in step \(UnknownError: at sea\)"),
-        ("grows", 0, r"array of shape \(1,\) where its first observation had \(2,\)"),
+        ("grows", 0, r"the observation has the shape \(1,\), but its space says \(2,\)"),
     ):
         worlds = HostVectorEnv(HostEnvironment.of(partial(Trouble, kind), workers=workers), 2)
         with pytest.raises(MasklessError, match=sentence):
@@ -359,6 +391,34 @@ def test_what_cannot_be_used_is_refused_with_a_sentence():
         env.reset(jax.random.key(0))
 
 
+def test_an_environment_that_leaves_or_fails_on_its_way_out_takes_nothing_along():
+    class Leaving(Steps):
+        def __init__(self):
+            sys.exit(3)
+
+    class Unfinished(Steps):
+        def close(self):
+            raise ValueError("not now")
+
+    with pytest.raises(MasklessError, match=r"failed in its constructor \(SystemExit: 3\)"):
+        HostEnvironment.of(Leaving)
+    with HostVectorEnv(HostEnvironment.of(Unfinished, workers=0), 2) as worlds:
+        play(worlds, steps=3)
+
+
+def test_an_environment_that_never_closes_is_left_alone(monkeypatch):
+    monkeypatch.setattr("maskless.envs.gymnasium.env._SECONDS_TO_CLOSE", 0.1)
+
+    class Clinging(Steps):
+        def close(self):
+            time.sleep(60)
+
+    started = time.monotonic()
+    with HostVectorEnv(HostEnvironment.of(Clinging, workers=0), 2) as worlds:
+        play(worlds, steps=3)
+    assert time.monotonic() - started < 30
+
+
 def test_taxi_has_masks():
     env = maskless.make("gymnasium:Taxi-v3", workers=0)
     assert (env.mask_source, env.num_actions, env.episode_limit) == ("info", 6, 200)
@@ -409,3 +469,81 @@ def test_the_real_game_runs_out_of_time(limit):
     ends = [game.step(0)[-2:] for _ in range(limit or 200)]
     assert ends == [(False, False)] * (len(ends) - 1) + [(False, True)]
     game.close()
+
+
+class Strict(Steps):
+    """Raises at invalid actions, as many do whose agents are always masked."""
+
+    def step(self, action):
+        if not self._mask()[action]:
+            raise ValueError(f"no action {action} here")
+        return super().step(action)
+
+
+def test_an_environment_that_raises_at_invalid_actions_need_not_be_asked():
+    asked = HostEnvironment.of(Strict, workers=0).play()
+    observation, mask = asked.reset(0)
+    wrong = int(np.flatnonzero(~mask)[0])
+    with pytest.raises(MasklessError, match=f"at action {wrong}.*on_invalid=noop.*penalty=-0.1"):
+        asked.step(wrong)
+    for text, reward, ends in [("noop", 0, False), ("penalty=-0.5", -0.5, False), ("end", 0, True)]:
+        game = HostEnvironment.of(Strict, workers=0, on_invalid=text).play()
+        observation, mask = game.reset(0)
+        now, seen, *outcome = game.step(wrong)
+        assert outcome == [reward, ends, False]
+        np.testing.assert_array_equal(seen, observation)
+        assert now is None if ends else (now[1] == mask).all()
+    with pytest.raises(MasklessError, match="on_invalid must be noop, end, penalty=NUMBER"):
+        maskless.make(STEPS, on_invalid="penalty")
+    with pytest.raises(MasklessError, match="has no action masks: on_invalid needs them"):
+        maskless.make(STEPS, on_invalid="noop", masks="none")
+
+
+def test_refused_actions_count_as_steps_of_the_episode():
+    game = maskless.make(STEPS, workers=0, on_invalid="noop").play()
+    _, mask = game.reset(0)
+    wrong = int(np.flatnonzero(~mask)[0])
+    ends = [game.step(wrong)[-2:] for _ in range(LIMIT)]
+    assert ends == [(False, False)] * (LIMIT - 1) + [(False, True)]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        ("nan reward", "gave the reward nan in step 3 of an episode"),
+        ("nan seen", r"Steps-v0, step 3 of an episode: the observation holds nan"),
+        ("wide", r"step 3 .* has the shape \(3,\), but its space says \(2,\)"),
+        ("additive mask", "a mask that holds -inf: 1 or True is valid, 0 or False invalid"),
+    ],
+)
+def test_wrong_data_are_named_as_such(trouble, sentence):
+    worlds = HostVectorEnv(maskless.make(STEPS, workers=0, trouble=trouble), 2)
+    with pytest.raises(MasklessError, match=sentence):
+        play(worlds)
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "sentence"),
+    [
+        (spaces.Box(0, 255, (2,), np.uint8), np.array([0.1, 0.2]), "is float64, .* says uint8"),
+        (spaces.Discrete(3, start=1), 0, "number -1 of a list of 3"),
+        (spaces.Discrete(3), 1.5, "says one whole number"),
+        (spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Discrete(2)}), {"a": 1}, "no 'b'"),
+        (spaces.Dict({"a": spaces.MultiBinary(2)}), {"a": [1]}, r"observation\['a'\] .* \(1,\)"),
+    ],
+)
+def test_an_observation_that_is_not_of_its_space_is_refused(space, shown, sentence):
+    with pytest.raises(MasklessError, match=sentence):
+        HostEnvironment.of(partial(Gallery, space, shown))
+
+
+def test_a_gymnasium_class_is_found_by_its_module():
+    env = maskless.make("host_toys:Steps", workers=0, masks="info")
+    assert (env.id, env.mask_source) == ("host_toys:Steps", "info")
+    assert env.made_from == ("host_toys:Steps", {"workers": 0, "masks": "info"})
+    made = maskless.make("host_toys:make_steps", on_invalid="noop", workers=0)
+    assert (made.mask_source, made.on_invalid) == ("method", "noop")
+    with HostVectorEnv(maskless.make("host_toys:Steps", workers=1), 2) as worlds:
+        play(worlds, steps=3)  # a worker finds it too
+    with pytest.raises(MasklessError, match="Unknown option of host_toys:Steps 'colour'"):
+        maskless.make("host_toys:Steps", colour="red")

@@ -92,3 +92,12 @@ def test_without_a_no_op_the_state_before_is_the_reference():
 def test_nothing_to_do_is_refused(states, draws):
     with pytest.raises(MasklessError, match="at least one state"):
         audit(Tower(), states=states, draws=draws)
+
+
+def test_a_clock_in_the_state_makes_every_action_work(result):
+    class Clock(Tower):
+        noop_action = None  # without one, the state before the step is the reference
+
+    clocked = audit(Clock(), states=200)
+    assert clocked.always_works
+    assert not result.always_works

@@ -85,7 +85,7 @@ def test_what_is_wrong_is_said():
         make_corridor("corridor-r4")
     with pytest.raises(UnknownNameError, match="exact"):
         make_corridor("corridor-r2", rules="exakt")
-    with pytest.raises(MasklessError, match="at least one step"):
+    with pytest.raises(MasklessError, match="episode_limit must be from 1"):
         make_corridor("corridor-r2", episode_limit=0)
     env, _, state = started("corridor-r2")
     with pytest.raises(MasklessError, match="0 to 10"):

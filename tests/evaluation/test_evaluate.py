@@ -69,10 +69,10 @@ def equal(a, b):
 @pytest.mark.parametrize("greedy", [False, True])
 def test_a_perfect_classifier_and_the_oracle_play_identical_episodes(greedy):
     oracle = play(Tower, "perfect", "oracle", greedy=greedy)
-    predicted = play(Tower, "perfect", "predicted", greedy=greedy)
+    predicted = play(Tower, "perfect", "predicted-forgetful", greedy=greedy)
     assert equal(oracle, predicted)
     assert predicted.wrong.sum() == predicted.changed.sum() == predicted.invalid.sum() == 0
-    wrong = play(Tower, "flipped", "predicted", greedy=greedy)
+    wrong = play(Tower, "flipped", "predicted-forgetful", greedy=greedy)
     assert not np.array_equal(wrong.returns, oracle.returns)
     np.testing.assert_array_equal(wrong.wrong, 5 * wrong.lengths)
     # `wait` is always valid, so that a flipped mask never has it; it may have nothing at all.
@@ -80,7 +80,7 @@ def test_a_perfect_classifier_and_the_oracle_play_identical_episodes(greedy):
 
 
 def test_a_classifier_that_allows_nothing_falls_back_to_no_mask_and_is_counted():
-    nothing = play(MaskedBandit, "nothing", "predicted", envs=64, episodes=64)
+    nothing = play(MaskedBandit, "nothing", "predicted-forgetful", envs=64, episodes=64)
     none = play(MaskedBandit, "nothing", "none", envs=64, episodes=64)
     np.testing.assert_array_equal(nothing.fallbacks, nothing.lengths)
     np.testing.assert_array_equal(nothing.returns, none.returns)
@@ -90,7 +90,7 @@ def test_a_classifier_that_allows_nothing_falls_back_to_no_mask_and_is_counted()
 def test_correcting_actions_one_by_one_leads_from_the_predicted_mask_to_the_oracle():
     corrected = {n: MaskSource(jnp.arange(5) < n, jnp.bool_(False)) for n in (0, 2, 5)}
     played = {n: play(Tower, "flipped", source) for n, source in corrected.items()}
-    assert equal(played[0], play(Tower, "flipped", "predicted"))
+    assert equal(played[0], play(Tower, "flipped", "predicted-forgetful"))
     assert equal(played[5], play(Tower, "flipped", "oracle"))
     assert not equal(played[2], played[0])
     # Waiting and climbing come from the oracle, the rest is flipped.
@@ -98,7 +98,7 @@ def test_correcting_actions_one_by_one_leads_from_the_predicted_mask_to_the_orac
 
 
 def test_modes_by_position_can_be_traced():
-    sources = jax.vmap(lambda number: mask_source(number, 5))(jnp.arange(3))
+    sources = jax.vmap(lambda number: mask_source(number, 5))(jnp.arange(len(MASKS)))
     for number, masks in enumerate(MASKS):
         assert equal(mask_source(masks, 5), jax.tree.map(lambda x: x[number], sources))  # noqa: B023
 

@@ -3,8 +3,8 @@
 import pytest
 
 from maskless_paper import downsampling, results
-from maskless_paper.claims import classifier, returns
-from maskless_paper.claims.check import Check
+from maskless_paper.claims import classifier, deployment
+from maskless_paper.claims.check import Check, compare, is_above
 from maskless_paper.claims.claims import Claim
 from maskless_paper.claims.verdicts import JudgedClaim
 from maskless_paper.results import Cell, cell
@@ -45,6 +45,8 @@ def test_a_short_log_keeps_every_row():
     assert found["mean_valid_share"] == [0.3, 0.25] * 3
     assert found["history"]["first"]["suppression_ratio"] == 0.25
     assert found["history"]["first"]["frames_to_half"] is None
+    assert found["history"]["first"]["first_valid_states"] == 10
+    assert found["history"]["second"]["first_valid_states"] == 50  # not watched, but known
     assert found["entropy"] == [None] * 6  # not measured
 
 
@@ -82,6 +84,7 @@ def entry(frames, condition, seed, masks, value, *, classifier=True, width=0.1):
         "mean_return": value,
         "low": value - width,
         "high": value + width,
+        "standard_error": width / 1.96,
         "achievement_rates": {"collect_diamond": 0.5} if masks == "oracle" else {},
     }
 
@@ -103,8 +106,7 @@ RESULT = {
 def test_cells_hold_all_seeds_and_the_widest_range():
     found = results.returns(RESULT, "masked-kl", "predicted")
     assert found == Cell((9.0, 8.0), 7.9, 9.1)
-    assert found.mean == 8.5
-    assert results.retained(RESULT, "masked-kl").values == (0.9, 0.8)
+    assert found.mean == found.middle == 8.5
     assert results.returns(RESULT, "masked-kl", "predicted", 50).values == (1.0,)
     assert results.returns(RESULT, "masked-focal", "oracle") is None
     assert results.achievement(RESULT, "masked-kl", "oracle", "collect_diamond").mean == 0.5
@@ -117,13 +119,49 @@ def test_without_a_classifier_predicted_masks_are_none():
     assert results.returns(RESULT, "masked-kl", "untrained") is None
 
 
-def test_an_order_says_what_is_sure():
-    cells = {"a": cell([0.8, 0.82]), "b": cell([0.95, 0.96]), "c": cell([0.81, 0.94])}
-    assert order(cells) == "`b` > `c` ≳ `a`"
+def test_what_is_kept_holds_the_error_of_the_oracle_s_return_too():
+    kept = results.retained(RESULT, "masked-kl")
+    assert kept.values == (0.9, 0.8)
+    # The error of a ratio of 9 and 10, each 0.1 wide: sqrt(0.1^2 + (0.9 * 0.1)^2) / 10
+    assert kept.high == pytest.approx(0.9 + 0.01345, abs=2e-4)
+    assert kept.low == pytest.approx(0.8 - 0.01281, abs=2e-4)
+    (_, (share, error)) = results.retained_by_seed(RESULT, "masked-kl").items()
+    assert (share, error[0]) == (1, 0.8)
+
+
+def test_three_seeds_have_an_interval_over_seeds_and_episodes():
+    def study(*means):
+        entries = [entry(1, "masked", seed, "oracle", x) for seed, x in enumerate(means)]
+        return results.returns({"evaluations": entries}, "masked", "oracle")
+
+    two, three, five = study(1.0, 2.0), study(1.0, 2.0, 3.0), study(0.0, 1.9, 2.0, 2.1, 9.0)
+    assert (two.low, two.high) == (0.9, 2.1)  # the widest range that there is
+    assert 0.9 < three.low < 1.5 < 2.5 < three.high < 3.1  # the mean of three draws
+    assert five.middle == pytest.approx(2.0)  # without the lowest and the highest
+    assert five.mean == 3.0
+
+
+def test_no_order_is_claimed_from_two_seeds():
+    two = {"a": cell([0.8, 0.82]), "b": cell([0.95, 0.96]), "c": cell([0.81, 0.94])}
+    assert order(two) == "`b` ≳ `c` ≳ `a`"
+    three = {name: cell([*one.values, one.mean]) for name, one in two.items()}
+    assert order(three) == "`b` > `c` ≳ `a`"
+    assert is_above(two["b"], two["a"]) is None
+    assert is_above(three["b"], three["a"]) is True
+    assert is_above(three["a"], three["b"]) is False
+    assert is_above(cell([0.2, 0.2]), cell([0.04, 0.099])) is None  # not even twice as much
+
+
+def test_seeds_that_disagree_decide_nothing():
+    assert compare("p < 1e-4", cell([2.6e-4, 9.2e-5]), lambda p: p < 1e-4).holds is None
+    assert compare("p < 1e-4", cell([2.6e-5, 9.2e-5]), lambda p: p < 1e-4).holds is True
+    assert compare("p < 1e-4", cell([2.6e-4, 9.2e-4]), lambda p: p < 1e-4).holds is False
+    assert compare("p < 1e-4", None, lambda p: p < 1e-4).holds is None
 
 
 def test_texts():
     assert text(Cell((-1.0,), -1.25, -0.5)) == "−1.0 (−1.2 to −0.5)"
+    assert text(cell([0.5])) == "0.5"
     assert text(None) == percent(None) == "–"
     assert percent(cell([0.5, 0.75])) == "62 % (50 to 75)"
     assert results.format_frames(26_214_400) == "26 M"
@@ -132,21 +170,25 @@ def test_texts():
 
 
 @pytest.mark.parametrize(
-    ("holds", "verdict"),
+    ("holds", "missing", "verdict", "said"),
     [
-        ([], "not run yet"),
-        ([None], "not run yet"),
-        ([True, True], "reproduced"),
-        ([True, None], "partly"),
-        ([True, False], "partly"),
-        ([False, False], "not reproduced"),
-        ([False, None], "not reproduced"),
+        ([], (), "not run", ""),
+        ([], ("other",), "not run", "1 not run"),
+        ([None], (), "open", "1 open"),
+        ([True, True], (), "reproduced", "2 yes"),
+        ([True, None], (), "yes so far", "1 yes, 1 open"),
+        ([True, True], ("other",), "yes so far", "2 yes, 1 not run"),
+        ([True, False, None], ("other",), "mixed", "1 yes, 1 no, 1 open, 1 not run"),
+        ([False, False], (), "not reproduced", "2 no"),
+        ([False, None], (), "no so far", "1 no, 1 open"),
     ],
 )
-def test_verdicts(holds, verdict):
-    claim = Claim("1", "L1", "It is so", "theory", ("theory",), lambda result: ())
-    checks = [Check("so", "so", hold) for hold in holds]
-    assert JudgedClaim(claim, {"theory": checks}, {}).verdict == verdict
+def test_verdicts_follow_from_counts(holds, missing, verdict, said):
+    claim = Claim("1", "L1", "It is so", "theory", ("theory", *missing), lambda result: ())
+    judged = JudgedClaim(claim, {"theory": [Check("so", "so", hold) for hold in holds]}, {})
+    assert judged.counts.verdict == verdict
+    assert str(judged.counts) == said
+    assert judged.missing == missing
 
 
 @pytest.mark.parametrize(("learned", "holds"), [(10.0, [True, False, None]), (0.1, [None] * 3)])
@@ -158,7 +200,9 @@ def test_an_untrained_policy_decides_nothing(learned, holds):
         for name, other in left.items()
         for masks, share in (("oracle", 1.0), other)
     ]
-    checks = returns.orders({"evaluations": evaluations})
+    study = {"study": "classic-mlp", "scale": "gpu", "frames": 10**9, "evaluations": evaluations}
+    study["config"] = {"env": "craftax-classic", "net": "mlp"}
+    checks = deployment.orders(study)
     assert [check.holds for check in checks] == holds
 
 
@@ -201,15 +245,31 @@ def test_a_probability_is_a_mean_of_enough_states():
     }
     joined = (0.001 + 9 * 0.8) / 10
     assert results.where_valid(log, "descend") == [
-        (0.5, 1_000),
-        (pytest.approx(joined), 4_000),
+        (0.5, 1_000, 20),
+        (pytest.approx(joined), 4_000, 10),
     ]
-    assert results.lowest_point(log, "descend") == (0.5, 1_000)
+    assert results.lowest_point(log, "descend") == (0.5, 1_000, 20)
+    everything = results.lowest_point(log, "descend", states=100)
+    assert everything == (pytest.approx((20 * 0.5 + 0.001 + 9 * 0.8) / 35), 5_000, 35)
     log["frames"], few = frames[:1], log["actions"]["descend"]
     few |= {"valid_share": [0.002], "probability_valid": [0.25]}
-    assert results.lowest_point(log, "descend") == (0.25, 1_000)  # better than nothing
+    assert results.lowest_point(log, "descend") == (0.25, 1_000, 2)  # better than nothing
     few |= {"valid_share": [0.0], "probability_valid": [None]}
     assert results.lowest_point(log, "descend") is None
+
+
+def test_a_first_occurrence_says_over_how_many_states_it_is():
+    history = {"first_valid_frames": 1.9999e4, "suppression_ratio": 0.25}
+    log = {
+        "frames": [10_000, 20_000, 30_000],
+        "actions": {"descend": {"valid_share": [0.0, 0.0003, 0.5]}},
+        "history": {"descend": history},
+    }
+    assert results.first_occurrence(log, "descend") == (0.25, 19_999, 3)
+    history["first_valid_states"] = 1  # newer studies know better
+    assert results.first_occurrence(log, "descend") == (0.25, 19_999, 1)
+    history |= {"first_valid_frames": None, "suppression_ratio": None}
+    assert results.first_occurrence(log, "descend") is None
 
 
 def test_what_exact_masks_change_is_shown_beside_what_they_replace():
@@ -221,8 +281,11 @@ def test_what_exact_masks_change_is_shown_beside_what_they_replace():
             for name, masks, value in returns
         ]
         config = {"env": "craftax", "net": "mlp", "env_options": {"rules": rules}}
-        config["conditions"] = list(torches)
-        return {"config": config, "evaluations": made, "frames": frames[-1], "stands_in": ""}
+        config |= {"conditions": list(torches), "seeds": 1, "width": None, "precision": "float32"}
+        config["ppo"] = {"anneal": True, "num_envs": 1024, "rnd": False}
+        study = "full-mlp" if rules == "paper" else "control-exact-full"
+        head = {"study": study, "scale": "gpu", "config": config}
+        return head | {"evaluations": made, "frames": frames[-1]}
 
     wrong = [("unmasked", "none", 17.0), ("masked", "oracle", 16.0)]
     found = {
@@ -232,7 +295,5 @@ def test_what_exact_masks_change_is_shown_beside_what_they_replace():
     returns, achieved = controls.tables(found)
     assert [row[0] for row in returns.rows] == ["51"]  # the only budget that both have
     assert [cell.split()[0] for cell in returns.rows[0][1:]] == ["17.00", "16.00", "22.00"]
-    assert achieved.rows[0] == (
-        *("place_torch", "75 % (75 to 75)", "0 % (0 to 0)", "100 % (100 to 100)"),
-    )
+    assert achieved.rows[0] == (*("place_torch", "75 %", "0 %", "100 %"),)
     assert achieved.rows[1][0] == "eat_cow"

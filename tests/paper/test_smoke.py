@@ -34,15 +34,7 @@ DRAWN = ("classic-mlp", "corridor-gru", "full-hybrid")
 
 
 @pytest.fixture(scope="module")
-def few_resamples():
-    """Of hundreds of evaluations: how wide their intervals are is tested elsewhere."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maskless.evaluation.summary.RESAMPLES", 50)
-        yield
-
-
-@pytest.fixture(scope="module")
-def smoke(few_resamples, tmp_path_factory):
+def smoke(tmp_path_factory):
     """The folder that `maskless reproduce all --scale smoke` leaves, and what it printed.
 
     Of Table 1, which is the same toy nine times, every game is drawn with one network. The theory
@@ -148,10 +140,10 @@ def test_every_claim_can_be_judged_when_its_studies_are_there(smoke):
     assert [one.claim for one in judged] == list(CLAIMS)
     for one in judged:
         assert set(one.checks) == set(one.claim.studies)
-        assert one.verdict in VERDICTS
+        assert one.counts.verdict in VERDICTS
     page = claims_page(judged)
     assert all(f"## Claim {claim.number}:" in page for claim in CLAIMS)
-    # What is surely so on the toy too: masks allow valid actions only.
+    # What is so on the toy too: masks allow valid actions only.
     rates = next(one for one in judged if one.claim.number == "2").checks["full-gru"]
     assert [check.holds for check in rates] == [False, True]
 

@@ -49,6 +49,11 @@ def _loaded() -> dict[str, int]:
     return starts
 
 
+def _copied(observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The game writes every observation into the same arrays."""
+    return {name: array.copy() for name, array in observation.items()}
+
+
 class LiveGame:
     """One real environment. Use one at a time."""
 
@@ -66,10 +71,11 @@ class LiveGame:
         observation = self._env.reset()[0]
         (copy,) = [start for name, start in _loaded().items() if "memfd" in name]
         self._level = copy + self._offset
-        return observation
+        return _copied(observation)
 
     def step(self, action: int):
-        return self._env.step(action)
+        observation, *outcome = self._env.step(action)
+        return _copied(observation), *outcome
 
     def true_map(self) -> tuple[np.ndarray, np.ndarray]:
         """Terrain codes and boulders [21, 80]."""

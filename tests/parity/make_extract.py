@@ -21,6 +21,9 @@ def main(source: Path) -> None:
     mazes = dict(np.load(source / "mazewalk_levels.npz"))
     _save("mazewalk_levels", {name: array[:MAZES] for name, array in mazes.items()})
     _save("golden_trajectories", _fragments(dict(np.load(source / "golden_trajectories.npz"))))
+    cases = "sight_cases/golden_trajectories.npz"
+    (TARGET / cases).parent.mkdir(exist_ok=True)
+    shutil.copyfile(source / cases, TARGET / cases)
 
 
 def _levels(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,14 +1,19 @@
 """Reads recordings of the real MiniHack (format: shared/data/minihack/README.md).
 
-Any folder in that format will do: set MASKLESS_MINIHACK_DATA. Otherwise the shared folder is used,
-and where that is missing the small extract committed under tests/data/minihack.
+Any folder in that format will do: set MASKLESS_MINIHACK_DATA (make_recording.py makes new ones).
+Otherwise the shared folder is used, and where that is missing the small extract committed under
+tests/data/minihack. Only golden_trajectories.npz has to be there: tests of other files are skipped
+by name where those are missing.
 """
 
 import functools
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from minihax.level.terrain import HEIGHT, RECORDED_CHARACTERS, WIDTH, Terrain
 from minihax.look.glyphs import Glyph
@@ -29,11 +34,24 @@ def folder() -> Path:
     raise FileNotFoundError(f"no recordings in any of {[str(c) for c in candidates]}")
 
 
+def _file(name: str) -> Path:
+    path = folder() / name
+    if not path.exists():
+        pytest.skip(f"{folder()} has no {name}")
+    return path
+
+
 @functools.cache
 def load(name: str) -> dict[str, np.ndarray]:
     """The arrays of one recording, e.g. `load("golden_trajectories")`."""
-    with np.load(folder() / f"{name}.npz", allow_pickle=False) as archive:
+    with np.load(_file(f"{name}.npz"), allow_pickle=False) as archive:
         return dict(archive)
+
+
+def summary(name: str) -> dict[str, Any]:
+    """One of the JSON summaries, e.g. `summary("corridor_stats")`."""
+    read: dict[str, Any] = json.loads(_file(f"{name}.json").read_text())
+    return read
 
 
 def with_hero(remembered: np.ndarray, position: np.ndarray) -> np.ndarray:

@@ -1,7 +1,5 @@
 """How uniformly random play ends, compared with 300 real episodes of it."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,8 +43,7 @@ def _episodes(hero_key, play_key, level):
 
 @pytest.mark.parametrize("environment", recordings.ROOMS_BY_ENV)
 def test_random_play_ends_as_in_reality(environment):
-    stored = json.loads((recordings.folder() / "corridor_stats.json").read_text())
-    real = stored["random_policy_uniform_11_actions"][environment]
+    real = recordings.summary("corridor_stats")["random_policy_uniform_11_actions"][environment]
     rooms = recordings.ROOMS_BY_ENV[environment]
     keys = jax.vmap(lambda key: jax.random.split(key, 3))(
         jax.random.split(jax.random.key(0), EPISODES)

@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 from policy.made import make_policy
 
+from maskless import runtime
 from maskless.errors import MasklessError
 from maskless.nets import MLP
 from maskless.policy import artifact
@@ -88,7 +89,7 @@ def test_a_change_that_could_not_be_loaded_is_not_written(folder):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"format": 4}, "a newer maskless wrote it"),
+        ({"format": 99}, "a newer maskless wrote it"),
         ({"weights_sha256": "0" * 64}, "does not have the hash that policy.json names"),
         (
             {"net": {"name": "gru", "num_actions": 5, "encoder": "flat", "width": 4}},
@@ -97,7 +98,8 @@ def test_a_change_that_could_not_be_loaded_is_not_written(folder):
         ({"net": {"name": "mlp", "num_actions": 5, "encoder": "flat", "width": 10**9}}, "width"),
         ({"action_names": ["wait", "climb"]}, "does not fit its 2 actions"),
         ({"observation": [{"name": "x", "shape": [2**27], "dtype": "int8"}]}, "no weights read"),
-        ({"threshold": float("nan")}, "threshold is not between 0 and 1"),
+        ({"threshold": float("nan")}, "threshold is not a finite number"),
+        ({"threshold": 1.5}, "'threshold' must be float <= 1.0"),
         ({"overrides": [{"action": "fly"}]}, "An override is not an entry"),
     ],
 )
@@ -175,12 +177,17 @@ def damaged_entry(value, dice):
 
 
 def refusal_of(folder):
-    """What the loader says; None when it loads. Any other error than ours is the test's failure."""
-    try:
-        read_artifact(folder)
-    except MasklessError as error:
-        return str(error)
-    return None
+    """What the loader says; None when it loads. Any other error than ours is the test's failure.
+    The NumPy runtime loads and refuses the same."""
+    says = []
+    for read in (read_artifact, runtime.load):
+        try:
+            read(folder)
+            says.append(None)
+        except MasklessError as error:
+            says.append(str(error))
+    assert (says[0] is None) == (says[1] is None), says
+    return says[0]
 
 
 def test_a_thousand_damaged_artifacts_are_refused_or_whole(folder):

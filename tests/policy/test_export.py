@@ -66,8 +66,18 @@ def test_onnx_equals_native_for_any_batch(small, on_glyphs):
     model = onnx.load_from_string(content)
     about = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
     assert about["action_names"] == list(small.action_names)
-    assert [entry.name for entry in model.graph.input] == ["observation"]
-    assert [entry.name for entry in model.graph.output] == ["log_probs", "validity", "mask"]
+    assert [entry.name for entry in model.graph.input] == [
+        "observation",
+        "allowed",
+        "excluded",
+    ]
+    assert [entry.name for entry in model.graph.output] == [
+        "log_probs",
+        "validity",
+        "mask",
+        "logits",
+    ]
+    assert "excluded" in about["recipe"]
 
 
 def test_onnx_of_the_hybrid_equals_native_for_a_fixed_batch(tmp_path):
@@ -84,13 +94,14 @@ def test_onnx_of_the_hybrid_equals_native_for_a_fixed_batch(tmp_path):
 def test_the_step_is_what_act_does(on_glyphs):
     policy = on_glyphs
     step = step_function(policy)
-    zeros = [np.zeros((7, *x.shape), x.dtype) for x in step.inputs.values()]
-    outputs = dict(zip(step.outputs, jax.jit(step.call)(*zeros), strict=True))
+    inputs = {name: np.zeros((7, *x.shape), x.dtype) for name, x in step.inputs.items()}
+    inputs["allowed"] = ~inputs["allowed"]
+    outputs = dict(zip(step.outputs, jax.jit(step.call)(*inputs.values()), strict=True))
     observation = {f.name: np.zeros((7, *f.shape), f.dtype) for f in policy.fields}
     _, carry, info = policy.act(observation, None, jax.random.key(0))
     np.testing.assert_allclose(np.exp(outputs["log_probs"]), info.probabilities, atol=1e-6)
     np.testing.assert_array_equal(outputs["mask"], info.mask)
-    for name, leaf in zip(step.carry, jax.tree.leaves(carry), strict=True):
+    for name, leaf in zip(step.carry, jax.tree.leaves(carry.network), strict=True):
         np.testing.assert_allclose(outputs["next_" + name], leaf, atol=1e-6)
 
 

@@ -33,8 +33,11 @@ def policy(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Artifacts do not say how many workers to use; here the games are too small for any."""
-    made = maskless.make
-    monkeypatch.setattr("maskless.evaluation.runs.make", lambda id: made(id, workers=0))
+
+    def make(id, options, **how):
+        return maskless.make(id, workers=0)
+
+    monkeypatch.setattr("maskless.evaluation.runs.make_named_in_file", make)
 
 
 def test_an_audit_sees_what_the_environment_says(policy, tmp_path):
@@ -95,7 +98,7 @@ def test_the_commands_work_there_and_say_what_needs_an_oracle(policy, capsys):
     with pytest.raises(MasklessError, match=r"Blind-v0 has no action masks.*--env"):
         Calibrate(policy, env=BLIND).run()
     with pytest.raises(MasklessError, match="no oracle: evaluate it with --masks predicted none"):
-        evaluate(policy, env=BLIND)
+        evaluate(policy, masks=("oracle",), env=BLIND)
 
 
 def test_an_environment_without_masks_cannot_be_audited(policy, tmp_path):

@@ -89,7 +89,7 @@ def test_rules_are_checked(rules, sentence):
 def test_rules_are_applied_in_order_and_counted(tmp_path):
     folder = make_policy(tmp_path / "policy")
     observations = tower_observations(200)
-    _, _, plain = load(folder).act(observations, (), KEY)
+    _, _, plain = load(folder).act(observations, None, KEY, memory=False)
     rules = [
         Override("climb", "always"),
         Override("climb", "never", when="observation[2] < 3"),
@@ -97,7 +97,7 @@ def test_rules_are_applied_in_order_and_counted(tmp_path):
     ]
     change_policy(folder, {"overrides": [rule.to_json() for rule in rules]})
     policy = load(folder)
-    action, _, info = policy.act(observations, (), KEY)
+    action, _, info = policy.act(observations, None, KEY, memory=False)
     tired = np.asarray(observations)[:, 2] < 3
     predicted, validity = np.asarray(plain.validity) > 0.5, np.asarray(plain.validity)
     expected = predicted.copy()
@@ -170,6 +170,14 @@ def test_the_commands(drift, capsys):
     policy = load(drift)
     assert policy.artifact.about["calibration"]["alpha"] == 0.2
     assert policy.artifact.thresholds[0] != 0.5
+    # Masking nine of ten valid states is a bound that was kept before, and worse.
+    loose = {"alpha": 0.9, "episodes": 64, "env": env}
+    capsys.readouterr()
+    Calibrate(drift, **loose).run()
+    assert "--force stores them all the same" in capsys.readouterr().out
+    assert load(drift).artifact.thresholds == policy.artifact.thresholds
+    Calibrate(drift, **loose, force=True).run()
+    assert load(drift).artifact.thresholds != policy.artifact.thresholds
     assert policy.overrides == (Override("left", "threshold", 0.25),)
 
 

@@ -1,7 +1,11 @@
 """Acting with a loaded policy: the same numbers as the network, and masks that do what they say."""
 
+import dataclasses
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +13,16 @@ import numpy as np
 import pytest
 from policy.made import CorridorLike, make_policy, tower_observations
 
+from maskless.envs.staircase import Staircase
 from maskless.errors import MasklessError
-from maskless.policy.acting import load
+from maskless.failures import Memory
+from maskless.policy.acting import ActingCarry, Policy, load
 from maskless.policy.artifact import change_policy
 
 KEY = jax.random.key(3)
+OTHER_CARRY = ActingCarry(
+    jnp.zeros((3, 16)), Memory.start({"observation": jnp.zeros((3, 3), jnp.int32)}, 3, 5)
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +76,7 @@ def test_one_observation_is_a_batch_of_one(gru):
     assert [x.shape for x in (first, info.mask, info.fallback)] == [(), (5,), ()]
     assert first == batch[0]
     np.testing.assert_array_equal(info.probabilities, batch_info.probabilities[0])
-    np.testing.assert_array_equal(carry, batch_carry)
+    jax.tree.map(np.testing.assert_array_equal, carry, batch_carry)
 
 
 def test_masks_none_given_and_predicted(mlp):
@@ -75,14 +84,14 @@ def test_masks_none_given_and_predicted(mlp):
     observations = tower_observations(64)
     heads = heads_of(policy, observations[None], jnp.zeros((1, 64), bool))
     logits = heads.logits[0]
-    _, _, info = policy.act(observations, (), KEY, masks="none")
+    _, _, info = policy.act(observations, None, KEY, masks="none")
     np.testing.assert_allclose(info.probabilities, softmax_over(logits, True), atol=1e-5)
     mine = np.random.default_rng(0).random((64, 5)) < 0.4
     mine[:, 2] = True
-    action, _, info = policy.act(observations, (), KEY, mine)
+    action, _, info = policy.act(observations, None, KEY, mine)
     np.testing.assert_allclose(info.probabilities, softmax_over(logits, mine), atol=1e-5)
     np.testing.assert_array_equal(info.mask, mine)
-    greedy, _, _ = policy.act(observations, (), None, mine, greedy=True)
+    greedy, _, _ = policy.act(observations, None, None, mine, greedy=True)
     np.testing.assert_array_equal(greedy, np.where(mine, logits, -np.inf).argmax(-1))
     assert mine[np.arange(64), action].all()
     assert policy.counts == {"actions": before["actions"] + 192, "fallbacks": before["fallbacks"]}
@@ -91,7 +100,7 @@ def test_masks_none_given_and_predicted(mlp):
 def test_draws_follow_the_probabilities(mlp):
     policy = mlp
     observation = np.repeat(np.asarray(tower_observations(1)), 20_000, axis=0)
-    actions, _, info = policy.act(observation, (), KEY)
+    actions, _, info = policy.act(observation, None, KEY)
     share = np.bincount(actions, minlength=5) / 20_000
     np.testing.assert_allclose(share, info.probabilities[0], atol=0.015)
 
@@ -100,13 +109,13 @@ def test_an_empty_prediction_falls_back_but_not_to_what_is_forbidden(tmp_path):
     folder = make_policy(tmp_path / "policy", threshold=1.0)
     policy = load(folder)
     observations = tower_observations(8)
-    _, _, info = policy.act(observations, (), KEY)
+    _, _, info = policy.act(observations, None, KEY, memory=False)
     assert info.fallback.all()
     assert info.mask.all()
     never = {"action": "jump", "effect": "never", "threshold": None, "when": None}
     change_policy(folder, {"overrides": [never]})
     policy = load(folder)
-    _, _, info = policy.act(observations, (), KEY)
+    _, _, info = policy.act(observations, None, KEY, memory=False)
     assert info.fallback.all()
     np.testing.assert_array_equal(info.mask, np.tile([1, 1, 0, 1, 1], (8, 1)))
     # The rule found the action masked already, so it changed nothing.
@@ -116,7 +125,7 @@ def test_an_empty_prediction_falls_back_but_not_to_what_is_forbidden(tmp_path):
 def test_a_threshold_of_none_always_allows(tmp_path):
     folder = make_policy(tmp_path / "policy")
     change_policy(folder, {"thresholds": [None, 1.0, 1.0, 1.0, 1.0]})
-    _, _, info = load(folder).act(tower_observations(8), (), KEY)
+    _, _, info = load(folder).act(tower_observations(8), None, KEY)
     np.testing.assert_array_equal(info.mask, np.tile([1, 0, 0, 0, 0], (8, 1)))
 
 
@@ -148,7 +157,9 @@ def test_corridor_observations_come_as_class_or_mapping(tmp_path):
         ({"masks": np.ones((2, 5))}, "must be of bool"),
         ({"masks": np.ones((3, 5), bool)}, "must be of bool"),
         ({"masks": np.zeros((2, 5), bool)}, "allows no action"),
-        ({"carry": jnp.zeros((3, 16))}, r"start with policy.initial_carry\(2\)"),
+        ({"masks": np.full((2, 5), 2)}, "yours holds 2 to 2"),
+        ({"masks": "clone"}, "no cloned head"),
+        ({"carry": OTHER_CARRY}, r"start with policy.initial_carry\(2\)"),
         ({"reset": np.zeros(3, bool)}, r"reset must be bool\[2\]"),
     ],
 )
@@ -156,6 +167,17 @@ def test_wrong_input_is_refused_in_a_sentence(gru, change, sentence):
     right = {"obs": tower_observations(2), "carry": None, "key": KEY, "masks": "predicted"}
     with pytest.raises(MasklessError, match=sentence):
         gru.act(**right | change)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_no_action_comes_from_numbers_that_are_none(tmp_path, number):
+    policy = load(make_policy(tmp_path / "policy", env=Staircase()))
+    (field,) = policy.fields
+    for observation in (np.zeros(field.shape, field.dtype), np.zeros((2, *field.shape))):
+        observation.flat[-1] = number
+        for given in (observation, jnp.asarray(observation)):
+            with pytest.raises(MasklessError, match="'observation' has numbers that are NaN"):
+                policy.act(given, key=KEY)
 
 
 def test_act_works_inside_jit_and_scan(gru):
@@ -201,3 +223,53 @@ def test_a_policy_needs_no_trainer_environment_or_game(tmp_path, package):
     run = subprocess.run(command, capture_output=True, text=True)
     expected = ["Encoder (2,) 5", "GlyphEncoder (2,) 11", "[]"]
     assert run.stdout.splitlines() == expected, run.stderr
+
+
+def test_eight_threads_act_as_one(mlp):
+    observations = tower_observations(400)
+    keys = list(jax.random.split(KEY, 400))
+
+    def act(number):
+        return int(mlp.act(observations[number], key=keys[number])[0])
+
+    alone = [act(number) for number in range(400)]
+    before = mlp.counts["actions"]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(act, range(400)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert together == alone
+    assert mlp.counts["actions"] - before == 400
+
+
+def test_a_policy_can_be_pickled(mlp):
+    copy = pickle.loads(pickle.dumps(mlp))
+    observations = tower_observations(8)
+    ours, theirs = (policy.act(observations, key=KEY)[2] for policy in (mlp, copy))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert copy.counts["actions"] == 8
+
+
+def test_a_network_that_cannot_be_pickled_is_a_sentence(mlp):
+    class Local(type(mlp.net)):
+        pass
+
+    net = Local(**{f.name: getattr(mlp.net, f.name) for f in dataclasses.fields(mlp.net) if f.init})
+    policy = Policy(dataclasses.replace(mlp.artifact, net=net))
+    with pytest.raises(MasklessError, match=r"cannot be pickled .* or save the policy"):
+        pickle.dumps(policy)
+
+
+def test_other_processes_get_a_policy_or_a_sentence(tmp_path):
+    folder = make_policy(tmp_path / "policy", "mlp")
+    script = Path(__file__).with_name("processes.py")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script, folder],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stdout == "as said\n", done.stderr

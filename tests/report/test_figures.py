@@ -54,6 +54,16 @@ def test_what_is_unknown_is_bridged_inside_and_left_out_outside():
     assert len(band([run([1.0])], "a metric of another version").frames) == 0
 
 
+def test_a_line_has_a_gap_where_much_is_missing():
+    found = band([run([1.0] * 30 + [None] * 30 + [3.0] * 40)], "return")
+    assert len(found.frames) >= 198
+    assert np.isnan(found.middle[70:110]).all()
+    assert set(found.middle[~np.isnan(found.middle)]) >= {1.0, 3.0}
+    assert np.isnan(found.middle).sum() < 70
+    # Every other row unknown, as when an episode is longer than a rollout: one line.
+    assert not np.isnan(band([run([1.0, None] * 5 + [1.0])], "return").middle).any()
+
+
 def test_many_rows_are_averaged():
     random = np.random.default_rng(0)
     values = random.normal(5, 1, 4000)
@@ -114,9 +124,10 @@ def test_a_condition_keeps_its_colour_and_others_take_free_ones():
     assert colours[1] == figures.colour_of(["masked"], "masked")
 
 
-def test_every_condition_has_a_colour_of_its_own():
-    colours = [figures.colour_of(list(CONDITIONS), name) for name in CONDITIONS]
-    assert len(set(colours)) == len(CONDITIONS)
+def test_conditions_side_by_side_have_colours_of_their_own():
+    together = [*list(CONDITIONS)[:6], *list(CONDITIONS)[-5:]]
+    colours = [figures.colour_of(together, name) for name in together]
+    assert len(set(colours)) == len(together)
     # As in the committed figures, and in the paper's order.
     shown = ("masked", "unmasked", "masked-focal", "masked-kl")
     assert [figures.COLOURS[name] for name in shown] == list(figures.style.PALETTE[:4])

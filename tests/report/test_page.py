@@ -38,6 +38,7 @@ def full_page(folder):
     page.heading("One & two")
     page.subheading("<h3>")
     page.text("x < y", dim=True)
+    page.text("run `maskless <b>`")
     page.bullets(["<li>", "b"])
     page.table(["name", "1"], [["<td>", "2"], ["", "3"]])
     page.figures([(picture, 'a "dot"')])
@@ -50,6 +51,7 @@ def test_all_text_is_escaped_and_all_tags_are_closed(tmp_path):
     balance = Balance()
     balance.feed(page.html())
     assert balance.open == []
+    assert "run <code>maskless &lt;b&gt;</code>" in page.html()
     for text in ("a < b & c", "$title <script>", "x < y", "<td>", "</pre>"):
         assert text in balance.texts
     kind, _, content = balance.images[0].partition(",")
@@ -64,5 +66,5 @@ def test_the_page_is_written_as_a_whole_or_not_at_all(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dot.svg", "page.html"]
     with pytest.raises(MasklessError, match="Cannot write"):
         page.write(tmp_path / "nowhere" / "page.html")
-    with pytest.raises(MasklessError, match="Cannot read the figure"):
+    with pytest.raises(MasklessError, match=r"missing.svg cannot be used"):
         page.figures([(picture.with_name("missing.svg"), "")])

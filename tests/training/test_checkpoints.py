@@ -168,7 +168,8 @@ def test_the_last_ones_are_kept_and_leftovers_removed(tmp_path):
     (tmp_path / ".update-000001.partial").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
     for update in (1, 5, 9, 1_000_000):
-        checkpoints.save(tmp_path, update, learner(update), identity=RUN, keep=3)
+        checkpoints.save(tmp_path, update, learner(update), identity=RUN)
+        checkpoints.keep_newest(tmp_path, update, 3)
     assert checkpoints.updates(tmp_path) == [5, 9, 1_000_000]
     assert not list(tmp_path.glob(".*"))
     assert (tmp_path / "notes.txt").exists()
@@ -178,10 +179,11 @@ def test_the_last_ones_are_kept_and_leftovers_removed(tmp_path):
 
 def test_a_past_that_was_given_up_does_not_come_back(tmp_path):
     for update in (1, 2, 3, 4):
-        checkpoints.save(tmp_path, update, learner(update), identity=RUN, keep=9)
+        checkpoints.save(tmp_path, update, learner(update), identity=RUN)
     checkpoints.discard_after(tmp_path, 3)
     assert checkpoints.updates(tmp_path) == [1, 2, 3]
-    checkpoints.save(tmp_path, 2, learner(20), identity=RUN, keep=9)
+    checkpoints.save(tmp_path, 2, learner(20), identity=RUN)
+    checkpoints.keep_newest(tmp_path, 2, 9)
     assert checkpoints.updates(tmp_path) == [1, 2]
     assert_same(restore(tmp_path, learner())[1], learner(20))
 
@@ -189,7 +191,7 @@ def test_a_past_that_was_given_up_does_not_come_back(tmp_path):
 def test_where_many_runs_can_continue(tmp_path):
     for run, saved in {"a": (1, 2, 3), "b": (1, 2), "c": (0, 1, 2)}.items():
         for update in saved:
-            checkpoints.save(tmp_path / run, update, learner(), identity=RUN, keep=3)
+            checkpoints.save(tmp_path / run, update, learner(), identity=RUN)
     assert checkpoints.newest_common([tmp_path / run for run in "abc"]) == [2, 1]
     assert checkpoints.newest_common([tmp_path / "a", tmp_path / "missing"]) == []
     assert checkpoints.newest_common([]) == []
@@ -228,7 +230,7 @@ DAMAGE = {
     "without arrays": (lambda path: (path / "state.safetensors").unlink(), "damaged"),
     "without json": (lambda path: (path / "checkpoint.json").unlink(), "missing"),
     "half json": (lambda path: os.truncate(path / "checkpoint.json", 50), "damaged"),
-    "wrong json": (lambda path: (path / "checkpoint.json").write_text("[]"), "lacks 'format'"),
+    "wrong json": (lambda path: (path / "checkpoint.json").write_text("[]"), "must be object"),
     "renamed": (lambda path: edit(path, lambda x: x.update(update=3)), "contradicts"),
     "a file": (lambda path: (shutil.rmtree(path), path.write_text("")), "damaged"),
     "foreign": (
@@ -360,7 +362,8 @@ SAVE_FOREVER = """
             for update in itertools.count(start):
                 grid = np.full((300, 300), update, np.float32)
                 state = {"count": np.full(200_000, update), "grid": grid}
-                checkpoints.save(sys.argv[1], update, state, identity={"run": 1}, keep=2)
+                checkpoints.save(sys.argv[1], update, state, identity={"run": 1})
+                checkpoints.keep_newest(sys.argv[1], update, 2)
         print(child, flush=True)
         os.waitpid(child, 0)
         print("dead", flush=True)

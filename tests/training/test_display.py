@@ -13,7 +13,7 @@ ROWS = {
     "masked": {"return": 1.234, "length": 33.21, "valid_rate": 1.0},
     "masked-kl": {
         **{"return": -0.5, "length": math.nan},
-        **{"valid_rate": 0.987, "classifier_accuracy": 0.91},
+        **{"valid_rate": 0.987, "mask_recall": 0.91, "mask_total_variation": 0.0421},
     },
 }
 
@@ -58,9 +58,9 @@ def test_a_terminal_shows_bar_table_and_warnings(clock):
     table = [line.split("  ") for line in lines[2:5]]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in table]
     assert cells == [
-        ["condition", "return", "episode length", "valid actions", "classifier accuracy"],
-        ["masked", "1.23", "33.2", "100.0%", "–"],
-        ["masked-kl", "-0.50", "–", "98.7%", "91.0%"],
+        ["condition", "return", "episode length", "valid actions", "mask recall", "mask TV"],
+        ["masked", "1.23", "33.2", "100.0%", "–", "–"],
+        ["masked-kl", "-0.50", "–", "98.7%", "91.0%", "0.042"],
     ]
     assert lines[5:] == ["! descend [is] suppressed", "! SIGINT: finishing"]
 
@@ -68,8 +68,18 @@ def test_a_terminal_shows_bar_table_and_warnings(clock):
 def test_a_terminal_says_that_it_compiles(clock):
     console, shown = display(clock, terminal=True)
     with shown:
-        pass
-    assert "0/1,000,000 frames  compiling" in last_picture(console)[1]
+        clock.now = 3.0
+        shown.doing("compiling the updates")
+        clock.now = 10.0
+    assert "0/1,000,000 frames  compiling the updates for 7 s" in last_picture(console)[1]
+
+
+def test_a_pipe_hears_at_once_that_something_happens(clock):
+    console, shown = display(clock, terminal=False)
+    with shown:
+        clock.now = 3.0
+        shown.doing("compiling the updates")
+    assert console.file.getvalue() == "[demo]: compiling the updates, 0:00:03\n"
 
 
 def test_warnings_that_no_longer_hold_go_away(clock):
@@ -83,8 +93,12 @@ def test_warnings_that_no_longer_hold_go_away(clock):
 def test_a_narrow_terminal(clock):
     console, shown = display(clock, terminal=True, width=80)
     with shown:
-        shown.update(999_999, ROWS, [])
-    assert all(len(line) <= 80 for line in last_picture(console))
+        long = "masked-kl:learning_rate=0.0003,entropy=0.01,predicted_share=0.5"
+        shown._conditions = ("masked", long)
+        shown.update(999_999, {"masked": ROWS["masked"], long: ROWS["masked-kl"]}, [])
+    lines = last_picture(console)
+    assert all(len(line) <= 80 for line in lines)
+    assert all(number in "".join(lines) for number in ("98.7%", "91.0%", "0.042", "mask TV"))
 
 
 def test_a_pipe_gets_a_line_now_and_then(clock):
@@ -101,7 +115,7 @@ def test_a_pipe_gets_a_line_now_and_then(clock):
     assert lines[1] == (
         "[demo]: 110,000/1,000,000 frames, 10,000/s, 0:00:10, 0:01:29 left"
         " | masked: return 1.23, episode length 33.2, valid actions 100.0%"
-        " | masked-kl: return -0.50, valid actions 98.7%, classifier accuracy 91.0%"
+        " | masked-kl: return -0.50, valid actions 98.7%, mask recall 91.0%, mask TV 0.042"
     )
     assert lines.count("warning: trouble") == 1
 

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import multiprocessing
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 import maskless
 from maskless import MasklessError
 from maskless.config import Config
+from maskless.envs.gymnasium.env import HostEnvironment
 from maskless.evaluation.episodes import mask_source
 from maskless.evaluation.player import play_runs
 from maskless.evaluation.runs import EvaluatedRun, Runs, check_fit
@@ -16,12 +18,14 @@ from maskless.evaluation.summary import evaluate_runs
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import Heads, Network, apply, make_net
 from maskless.policy.observations import fields_of
+from maskless.training import checkpoints
 from maskless.training.gymnasium_program import GymnasiumProgram
+from maskless.training.log import read_metrics
 from maskless.training.program import Program, of_run
 from maskless.training.request import make_request, request_again
 from maskless.training.session import make_program
 
-from host_toys import mask_from_observation
+from host_toys import Steps, mask_from_observation
 
 STEPS = "gymnasium:host_toys:Steps-v0"
 PPO = Hyperparameters(num_envs=4, rollout=8, minibatches=2, epochs=1, bootstrap_truncated=True)
@@ -165,9 +169,27 @@ def test_train_and_resume_as_everywhere(tmp_path):
     log = (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
     assert len(log.splitlines()) == 3
     assert (folder / "masked" / "seed-0" / "policy" / "weights.safetensors").exists()
-    assert maskless.train(folder=folder, resume=True, warn=said.append).complete
+    assert maskless.train(folder=folder, resume=True, trust=True, warn=said.append).complete
     assert any("go on with new episodes" in sentence for sentence in said)
     assert log == (folder / "masked" / "seed-0" / "metrics.jsonl").read_text()
+
+
+def test_what_was_trained_before_an_environment_failed_is_saved(tmp_path):
+    steps = itertools.count()
+
+    class Fragile(Steps):
+        def step(self, action):
+            if next(steps) == 2 * PPO.num_envs * PPO.rollout:
+                raise ValueError("worn out")
+            return super().step(action)
+
+    env = HostEnvironment.of(Fragile, workers=0)
+    how = {"net": "mlp", "width": 8, "frames": 96, "ppo": PPO, "diagnostics": False, "show": False}
+    with pytest.raises(MasklessError, match="worn out"):
+        maskless.train(env, "masked", folder=tmp_path / "run", **how)
+    run = tmp_path / "run" / "masked" / "seed-0"
+    assert [row["update"] for row in read_metrics(run)] == [1, 2]
+    assert checkpoints.updates(run / "checkpoints") == [2]  # and not only every five minutes
 
 
 class PerfectNet(Network):
@@ -216,7 +238,7 @@ def test_with_perfect_predictions_the_oracle_is_not_missed():
     assert none.invalid.sum() > 0
     assert (none.invalid <= none.changed).all()
     # Nothing can be predicted valid above a probability of 1: then there is no mask.
-    nothing = play(env, net, {}, "predicted", envs=8, per_env=3, threshold=1.0)
+    nothing = play(env, net, {}, "predicted-forgetful", envs=8, per_env=3, threshold=1.0)
     np.testing.assert_array_equal(nothing.returns, none.returns)
     np.testing.assert_array_equal(nothing.fallbacks, nothing.lengths)
 

@@ -1,9 +1,12 @@
 """Many runs in one program: each as if it were alone."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import maskless
+from maskless import MasklessError
 from maskless.config import Config
 from maskless.hyperparameters import Hyperparameters
 from maskless.ppo.rollout import collect
@@ -87,3 +90,24 @@ def test_labels_come_from_the_oracle_when_environments_act_under_predicted_masks
     )  # a mask that allows nothing is not applied
     np.testing.assert_array_equal(rollout.applied[:, :4], predicted[:, :4])  # a quarter of 16
     np.testing.assert_array_equal(rollout.applied[:, 4:], rollout.valid[:, 4:])
+
+
+class NothingLater(MaskedBandit):
+    """A mask that allows nothing in one of its three contexts."""
+
+    id = "nothing-later"
+    masks = MaskedBandit.masks.at[2].set(False)
+
+    def reset(self, key, params=None):
+        _, state = super().reset(key, params)
+        first = jax.random.key_data(key).sum() == jax.random.key_data(jax.random.key(0)).sum()
+        state = state.replace(context=jnp.where(first, 0, state.context))
+        return self.observe(state), state
+
+
+def test_masks_that_allow_nothing_stop_the_training():
+    with pytest.raises(MasklessError, match=r"no action is valid in .* % of the states"):
+        maskless.train(
+            NothingLater(), "masked", frames=64, preset="cpu", num_envs=8, rollout=8, width=8,
+            minibatches=2, show=False,
+        )  # fmt: skip

@@ -17,6 +17,9 @@ LOOP = """
     import hashlib, os, signal, threading, time
     from maskless.training.signals import StopRequest
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # likewise in a shell's background
+
     def send_two():
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
@@ -57,7 +60,7 @@ def start():
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_signal_finishes_the_chunk(start, number):
     process = start("time.sleep(0.02)")
     process.send_signal(number)
@@ -79,6 +82,25 @@ def test_a_second_one_stops_at_once(start, second):
     assert time.monotonic() - began < 10
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert "stopped" not in out
+
+
+def test_a_closed_terminal_sends_two_and_is_still_a_wish():
+    with StopRequest(lambda line: None) as stop:
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal_name == "SIGHUP"
+
+
+def test_what_nohup_has_silenced_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_line_comes_while_compiled_code_runs():
@@ -142,3 +164,16 @@ def test_inert_in_other_threads():
     thread.start()
     thread.join()
     assert found == [(False, before)]
+
+
+def test_while_compiling_one_signal_ends_the_process(start):
+    long = COMPILED.replace("4_", "20_")
+    process = start(f"stop.exits_at_once = True; print('compiling', flush=True); {long}")
+    assert process.stdout.readline() == "compiling\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT
+    assert time.monotonic() - began < 1
+    assert err == "maskless: SIGINT: stopped while compiling.\n"
+    assert "stopped by" not in out

@@ -23,7 +23,7 @@ from maskless.cli import main
 from maskless.config import Config
 from maskless.errors import MasklessError
 from maskless.hyperparameters import Hyperparameters
-from maskless.training import checkpoints, folder
+from maskless.training import checkpoints, folder, session
 from maskless.training.log import read_metrics
 
 TESTS = Path(__file__).parents[1]
@@ -71,30 +71,19 @@ def same_end(place, uninterrupted):
         assert logs[0] == logs[1]
 
 
-def kill_after(place, updates):
-    """Starts a training and kills it once its second run has saved so many updates."""
-    process = start(*ARGUMENTS, "--out", str(place))
-    limit = time.monotonic() + 200
-    try:
-        while process.poll() is None and time.monotonic() < limit:
-            if max(checkpoints.updates(place / RUNS[1] / "checkpoints"), default=0) >= updates:
-                break
-            time.sleep(0.002)
-    finally:
-        process.kill()
-        output, _ = process.communicate()
-    return process.returncode, output
-
-
-def test_killed_at_a_random_moment_and_resumed(tmp_path, uninterrupted):
+def test_killed_at_random_moments_and_resumed():
+    """A hundred kills: `python benchmarks/kill.py`."""
     seed = int(os.environ.get("MASKLESS_TEST_SEED", random.randrange(2**32)))
     print(f"MASKLESS_TEST_SEED={seed}")
-    after = random.Random(seed).randrange(1, UPDATES // 2)
-    code, output = kill_after(tmp_path / "run", after)
-    assert code == -signal.SIGKILL, output
-    assert not (tmp_path / "run" / RUNS[0] / "policy").exists()
-    main(["train", "--resume", str(tmp_path / "run")])
-    same_end(tmp_path / "run", uninterrupted)
+    script = TESTS.parent / "benchmarks" / "kill.py"
+    small = ["--kills", "2", "--updates", "500", "--seed", str(seed)]
+    path = f"{TESTS.parent / 'src'}:{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, script, *small], capture_output=True, text=True, timeout=400,
+        env=os.environ | {"PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"kills": 2' in done.stdout
 
 
 def test_stopped_with_sigterm_and_resumed(tmp_path, uninterrupted, monkeypatch, capsys):
@@ -107,7 +96,9 @@ def test_stopped_with_sigterm_and_resumed(tmp_path, uninterrupted, monkeypatch, 
 
     with monkeypatch.context() as patched:
         patched.setattr(folder, "save", signal_while_saving)
-        main([*ARGUMENTS, "--out", str(place)])
+        with pytest.raises(SystemExit) as stop:
+            main([*ARGUMENTS, "--out", str(place)])
+    assert stop.value.code == 128 + signal.SIGTERM
     output = capsys.readouterr().out.replace("\n", "")
     assert f"maskless train --resume {place}" in output
     saved = checkpoints.updates(place / RUNS[0] / "checkpoints")
@@ -115,16 +106,91 @@ def test_stopped_with_sigterm_and_resumed(tmp_path, uninterrupted, monkeypatch, 
     damaged = place / RUNS[0] / "checkpoints" / "update-000013"
     state = damaged / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-9])
-    main(["train", "--resume", str(place)])
+    main(["train", "--resume", str(place), "--trust"])
     warning = capsys.readouterr().err.replace("\n", "")
     assert "warning:" in warning
     assert damaged.name in warning
     same_end(place, uninterrupted)
 
 
+def test_nothing_that_is_printed_can_stop_a_training(tmp_path, uninterrupted, monkeypatch):
+    place = tmp_path / "run"
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams = open("/dev/full", "w", encoding="ascii"), os.fdopen(writer, "w")  # noqa: SIM115
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", streams[0])
+        patched.setattr(sys, "stderr", streams[1])
+        with pytest.raises(SystemExit) as stop:
+            main([*ARGUMENTS, "--out", str(place)])
+    assert stop.value.code == 2  # what it said did not arrive
+    same_end(place, uninterrupted)
+    for stream in streams:
+        with pytest.raises(OSError, match=r"No space|Broken pipe"):
+            stream.close()
+
+
+def test_who_resumes_a_running_training_is_refused_and_disturbs_nothing(
+    tmp_path, uninterrupted, capsys
+):
+    place = tmp_path / "run"
+    process = start(*ARGUMENTS, "--out", str(place))
+    try:
+        limit = time.monotonic() + 200
+        while not checkpoints.updates(place / RUNS[1] / "checkpoints"):
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < limit
+            time.sleep(0.002)
+        process.send_signal(signal.SIGSTOP)  # so that it does not end too soon
+        for how in (
+            ["train", "--resume", str(place), "--trust"],
+            [*ARGUMENTS, "--out", str(place)],
+        ):
+            with pytest.raises(SystemExit) as stop:
+                main(how)
+            assert stop.value.code == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"is being written by process {process.pid} on" in said
+        assert "already holds a training" in said
+        process.send_signal(signal.SIGCONT)
+        output, _ = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    same_end(place, uninterrupted)
+
+
+def test_a_training_is_the_same_wherever_it_was_stopped(tmp_path, monkeypatch):
+    """Also between two lines of its log, each of which is for ten updates here."""
+    monkeypatch.setattr(session, "LOG_LINES", 4)
+    config, save = small(frames=128 * UPDATES), folder.save
+    whole = maskless.train(config, folder=tmp_path / "whole", show=False)
+
+    def signal_while_saving(config, program, states, update, *arguments, **options):
+        if update == 13:
+            signal.raise_signal(signal.SIGTERM)
+        save(config, program, states, update, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "save", signal_while_saving)
+        stopped = maskless.train(config, folder=tmp_path / "a", checkpoint_minutes=0, show=False)
+    assert (stopped.update, stopped.stopped_by) == (14, "SIGTERM")
+    assert [row["update"] for row in stopped.rows[0]] == [10]
+    stopped.save(tmp_path / "b")
+    for name in ("a", "b"):
+        resumed = maskless.train(folder=tmp_path / name, resume=True, trust=True, show=False)
+        for ours, theirs in zip(resumed.rows, whole.rows, strict=True):
+            assert [row | {"seconds": 0} for row in ours] == [
+                row | {"seconds": 0} for row in theirs
+            ]
+        ours, theirs = (weights(tmp_path / x, RUNS[0]) for x in (name, "whole"))
+        for part in ours:
+            np.testing.assert_array_equal(ours[part], theirs[part])
+
+
 def test_the_folder_tells_what_was_done(uninterrupted):
     config = json.loads((uninterrupted / "config.json").read_text())
-    assert config["config"]["ppo"]["gae_lambda"] == 0.8
+    assert config["config"]["ppo"]["rollout"] == 8
     assert config["versions"]["jax"]
     assert folder.read_config(uninterrupted).conditions == ("masked", "masked-kl")
     for run, condition in zip(RUNS, ("masked", "masked-kl"), strict=True):
@@ -161,11 +227,14 @@ def small(**changes):
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
     maskless.register("exploding", "toys:Exploding")
     config = small(env="exploding")
-    with pytest.raises(MasklessError, match=r"masked, seed 0, .*policy_loss became (nan|inf) in"):
+    sentence = r"masked, seed 0, .*policy_loss became (nan|inf) in"
+    with pytest.raises(MasklessError, match=sentence) as failed:
         maskless.train(config, folder=tmp_path / "run", checkpoint_minutes=0)
+    assert "The environment gave a reward that is not finite" in str(failed.value)
     run = tmp_path / "run" / "masked" / "seed-0"
     kept = checkpoints.updates(run / "checkpoints")
     assert kept
+    assert f"The checkpoint of update {kept[-1]} is kept." in str(failed.value)
     log = read_metrics(run / "metrics.jsonl")
     assert log[-1]["update"] == kept[-1]
     assert all(np.isfinite(line["value_loss"]) for line in log)
@@ -183,7 +252,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, uninterrupted):
         path.write_text(json.dumps(about))
     said = []
     with pytest.raises(MasklessError, match="None of the checkpoints"):
-        maskless.train(folder=place, resume=True, warn=said.append)
+        maskless.train(folder=place, resume=True, trust=True, warn=said.append)
     assert any("frames" in sentence for sentence in said)
     assert checkpoints.updates(place / run / "checkpoints") == [UPDATES - 1, UPDATES]
 
@@ -212,4 +281,10 @@ def test_a_folder_of_an_older_version_is_evaluated_and_resumed(tmp_path):
     again = training.evaluate(episodes=episodes)
     for ours, theirs in zip(again.to_json()["runs"], expected["runs"], strict=True):
         for masks, numbers in theirs["masks"].items():
-            assert ours["masks"][masks] == pytest.approx(numbers, rel=1e-5)
+            # There was no memory of failures then.
+            forgetful = f"{masks}-forgetful"
+            here = ours["masks"][forgetful if forgetful in ours["masks"] else masks]
+            for name, number in numbers.items():
+                # Of the bootstrap half as many samples were drawn then.
+                error = {"abs": 0.02} if name in ("low", "high") else {"rel": 1e-5}
+                assert here[name] == pytest.approx(number, **error), (masks, name)

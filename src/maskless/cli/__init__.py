@@ -3,14 +3,14 @@
 import importlib
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from maskless.cli.common import ERR, OUT
+from maskless import __version__, compilation_cache
+from maskless.cli.common import ERR, OUT, check_output, import_from_here, say_error
 from maskless.errors import MasklessError, UnknownNameError
 
 COMMANDS = {
@@ -18,6 +18,7 @@ COMMANDS = {
     "envs": "List the environments, or show a game in the terminal.",
     "validity": "Audit the masks of an environment.",
     "train": "Train PPO under masks, with a feasibility classifier beside it.",
+    "finish": "Teach trained policies to act without an oracle.",
     "eval": "Play complete episodes under the oracle's masks, the predicted ones, and none.",
     "audit": "Compare predicted with true masks where a policy acts, and what errors cost.",
     "calibrate": "Choose a threshold for each action where the oracle is available.",
@@ -34,11 +35,14 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A user's mistake is one sentence and exit code 2, never a traceback."""
     try:
-        command = parse(sys.argv[1:] if arguments is None else list(arguments))
-        sys.path.append(str(Path.cwd()))  # so that "my_module:MyEnvironment" is found
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        import_from_here(given)
+        command = parse(given)
+        compilation_cache.enable_for_process()
         command.run()
+        check_output()
     except MasklessError as error:
-        ERR.print(f"[bold red]maskless:[/] {escape(str(error))}", soft_wrap=True)
+        say_error(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         ERR.print("maskless: interrupted, nothing more was written.")
@@ -46,11 +50,20 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader closed the pipe, as in `maskless ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)  # as a shell counts it
+    except OSError as error:  # of a file or folder that nobody foresaw
+        say_error(f"{error.filename or 'a file'}: {error.strerror or error}.")
+        sys.exit(2)
+    finally:
+        for console in (OUT, ERR):  # Python would complain of what it cannot flush
+            console.finish()
 
 
 def parse(arguments: list[str]) -> Any:
     """The command that a command line asks for, with its settings."""
     name, *rest = arguments or ["--help"]
+    if name == "--version":
+        OUT.print(f"maskless {__version__}", highlight=False)
+        sys.exit(0)
     if name in ("--help", "-h"):
         _print_help()
         sys.exit(0 if arguments else 2)
@@ -68,9 +81,9 @@ def parse(arguments: list[str]) -> Any:
 def _print_help() -> None:
     table = Table("command", "", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
     for name, description in COMMANDS.items():
-        table.add_row(f"[bold]{name}[/]", description)
+        table.add_row(Text(name, "bold"), description)
     OUT.print("Train with action masks, deploy without them.\n", highlight=False)
-    OUT.print("usage: maskless COMMAND [--help]", markup=False, highlight=False)
+    OUT.print("usage: maskless COMMAND [--help] | --version", markup=False, highlight=False)
     OUT.print(table)
 
 

@@ -39,18 +39,30 @@ class Audit:
     """How many of the worst states to show."""
     seed: int = 0
     """Of levels and dice."""
+    env: str | None = None
+    """Audit in this environment; None: the one trained in."""
+    on_invalid: str | None = None
+    """What an invalid action brings in a Gymnasium environment that raises at it: noop, end or
+    penalty=-0.1."""
+    trust: bool = False
+    """Import the environment that the folder names, if it is neither built in nor Gymnasium's."""
 
     def run(self) -> None:
         from maskless.evaluation.audit import audit_predictions
+        from maskless.evaluation.player import refusing
         from maskless.evaluation.runs import load_runs, stale_artifact_warnings
+        from maskless.files import check_writable
         from maskless.report.audit import print_audit, save_audit
 
         enough = 1 <= self.states < math.inf
         require(enough, f"states must be a number of at least 1, not {self.states}.")
-        loaded = load_runs(self.run_folder)
+        loaded = load_runs(self.run_folder, self.env, trust=self.trust)
+        loaded = dataclasses.replace(loaded, env=refusing(loaded.env, self.on_invalid))
         runs = loaded.runs
         if len(runs) > 1:  # of a single one without a classifier, the audit says so
             runs = [run for run in runs if run.has_classifier] or runs[:1]
+        for run in runs:
+            check_writable(run.folder or self.run_folder)
         for run in runs:
             title = f"{run.name}, seed {run.seed} (compiling first)"
             with ProgressBar(title, int(self.states), "states") as update:
@@ -64,11 +76,13 @@ class Audit:
                     seed=self.seed,
                     report=partial(_report, update, int(self.states)),
                 )
+            assert run.folder is not None
+            # Written first: what reads the table may close the pipe before its end.
+            written = save_audit(audit, loaded.env, run.folder)
             print_audit(audit, OUT)
             for sentence in stale_artifact_warnings([run]):
                 OUT.print(sentence, markup=False, soft_wrap=True)
-            assert run.folder is not None
-            for path in save_audit(audit, loaded.env, run.folder):
+            for path in written:
                 OUT.print(f"wrote {path}", soft_wrap=True)
 
 

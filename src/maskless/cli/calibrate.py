@@ -35,9 +35,9 @@ class Calibrate:
     """conformal: the bound on masking a valid action."""
     delta: float = 0.05
     """conformal: the probability that the calibration episodes mislead and the bound fails."""
-    rare: Literal["allow", "keep"] = "allow"
-    """conformal: an action valid in too few episodes for the bound is never masked, or keeps its
-    threshold without a bound."""
+    rare: Literal["allow", "keep"] = "keep"
+    """conformal: an action valid in too few episodes for the bound keeps its threshold, without a
+    bound, or is never masked (allow)."""
     episodes: int = 2048
     """Episodes to choose with; three times as many more are played to check."""
     envs: int | None = None
@@ -46,20 +46,32 @@ class Calibrate:
     """Of levels and dice."""
     env: str | None = None
     """Calibrate in another environment, with the same observations and actions."""
+    on_invalid: str | None = None
+    """What an invalid action brings in a Gymnasium environment that raises at it: noop, end or
+    penalty=-0.1."""
+    trust: bool = False
+    """Import the environment that the folder names, if it is neither built in nor Gymnasium's."""
     dry_run: bool = False
     """Show the thresholds, and leave the policy as it is."""
+    force: bool = False
+    """Store the thresholds also where the check on fresh episodes calls them worse."""
 
     def run(self) -> None:
         from maskless.evaluation.calibration import CHECKS, calibrate, check_settings
-        from maskless.evaluation.player import check_oracle, default_envs
+        from maskless.evaluation.player import check_oracle, default_envs, refusing
         from maskless.evaluation.runs import environment_of
         from maskless.evaluation.sampling import ENVS, EpisodeSampler
+        from maskless.files import check_writable
         from maskless.policy import change_policy, find_policy, load
 
         check_settings(self.episodes, self.alpha, self.delta)
         require(self.envs is None or self.envs >= 1, f"envs must be at least 1, not {self.envs}.")
         policy = load(self.run_folder)
-        env = environment_of(self.run_folder, policy, self.env)
+        env = environment_of(self.run_folder, policy, self.env, trust=self.trust)
+        folder = find_policy(self.run_folder)
+        if not self.dry_run:
+            check_writable(folder)
+        env = refusing(env, self.on_invalid)
         check_oracle(env, "calibrate the policy in an environment that has masks, with --env")
         envs = self.envs or default_envs(env, ENVS)
         total = (1 + CHECKS) * self.episodes
@@ -77,14 +89,22 @@ class Calibrate:
                 seed=self.seed,
                 report=update,
             )
+        stored = not self.dry_run and (self.force or not calibration.is_worse)
+        if stored:  # before the table: what reads it may close the pipe before its end
+            record = calibration.to_json() | {"env": env.id}
+            changes = {"thresholds": list(calibration.thresholds), "calibration": record}
+            change_policy(folder, changes)
         print_calibration(policy, calibration)
-        if self.dry_run:
+        if stored:
+            OUT.print(f"stored the thresholds in {folder}", soft_wrap=True)
+        elif self.dry_run:
             OUT.print("dry run: the policy is as it was")
-            return
-        folder = find_policy(self.run_folder)
-        record = calibration.to_json() | {"env": env.id}
-        change_policy(folder, {"thresholds": list(calibration.thresholds), "calibration": record})
-        OUT.print(f"stored the thresholds in {folder}", soft_wrap=True)
+        else:
+            OUT.print(
+                "On fresh episodes the new thresholds are worse than the old ones, so the policy is"
+                " as it was; --force stores them all the same.",
+                soft_wrap=True,
+            )
 
 
 def print_calibration(policy: "Policy", calibration: "Calibration") -> None:
@@ -108,8 +128,13 @@ def print_calibration(policy: "Policy", calibration: "Calibration") -> None:
     title = "how often a valid action is masked, on fresh episodes (%, · = never)"
     header = ("action", "threshold", "valid in", "before", "after", "as deployed", "")
     table = console_table(title, header, rows)
-    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     OUT.print(table)
+    if any(row[-1] for row in rows):
+        OUT.print(
+            f"too few: the bound needs {_needed(calibration)} episodes in which an action is valid;"
+            " with fewer it keeps its threshold, or is never masked.",
+            soft_wrap=True,
+        )
     before, after, deployed = (number(sample.policy_change(), "{:.4f}") for sample in samples)
     OUT.print(
         "distance from the oracle-masked policy (total variation): before"
@@ -119,13 +144,14 @@ def print_calibration(policy: "Policy", calibration: "Calibration") -> None:
 
 def _remark(calibration: "Calibration", action: int) -> str:
     """Why an action has the threshold it has, when there were too few episodes for the bound."""
+    if calibration.mode != "conformal" or calibration.episodes[action] >= _needed(calibration):
+        return ""
+    return "too few: never" if calibration.guaranteed[action] else "too few: kept"
+
+
+def _needed(calibration: "Calibration") -> int:
+    """Episodes in which an action must be valid for the bound."""
     from maskless.evaluation.calibration import episodes_needed
 
-    if calibration.mode != "conformal":
-        return ""
     settings = calibration.settings
-    needed = episodes_needed(settings["alpha"], settings["delta"] / len(calibration.thresholds))
-    if calibration.episodes[action] >= needed:
-        return ""
-    outcome = "never masked" if calibration.guaranteed[action] else "threshold kept, no bound"
-    return f"fewer than {needed} episodes: {outcome}"
+    return episodes_needed(settings["alpha"], settings["delta"] / len(calibration.thresholds))

@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from maskless.cli.common import OUT
+from maskless.cli.common import OUT, warn
 from maskless.cli.eval import Eval
 from maskless.cli.report import Report
 from maskless.files import output_folder
@@ -30,23 +30,25 @@ class Demo:
     def run(self) -> None:
         from maskless.api import train
         from maskless.diagnostics.suppression_warning import suppressed_actions
+        from maskless.training import lock
         from maskless.training.folder import run_folder
         from maskless.training.log import read_metrics
 
         OUT.print(
-            "The staircase: a corridor of 40 cells with a ladder at its end. [bold]descend[/] works"
-            " only there. One run in four is told which actions are valid in no way at all, the"
-            " others by masks; two of them learn to predict the masks.\n"
+            "The staircase: a corridor of 40 cells with a ladder at its end. `descend` works"
+            " only there. Of four runs one is never told which actions are valid; the others are,"
+            " by masks, and two of them learn to predict the masks.\n"
         )
         if (self.out / "config.json").exists():
-            shutil.rmtree(self.out)
+            with lock.writing(self.out, warn):  # another demo may be under way
+                shutil.rmtree(self.out)
         output_folder(self.out.parent)
         training = train("staircase", CONDITIONS, frames=self.frames, preset="cpu", folder=self.out)
         if not training.complete:
             return
         log = read_metrics(run_folder(self.out, ("unmasked", 0)))
         for found in suppressed_actions(log[: len(log) // 4], training.request.env.action_names):
-            OUT.print(f"A quarter into [bold]unmasked[/]: {found.sentence}")
+            OUT.print(f"unmasked, after a quarter of its frames: {found.sentence}")
         Eval(self.out, episodes=512).run()
         Report((self.out,)).run()
-        OUT.print("\nYour own environment: docs/environments.md     Everything: maskless --help")
+        OUT.print("\nYour own environment: maskless train --help     Everything: maskless --help")

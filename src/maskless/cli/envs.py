@@ -9,9 +9,21 @@ from typing import Any, Literal
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from maskless.cli.common import OUT
 from maskless.errors import MasklessError
+
+GAMES = {
+    "craftax, craftax-classic": "gather, build and fight in a 2-D world: upstream's Craftax",
+    "corridor-r2, -r3, -r5": "rooms joined by corridors, as the paper simplified NetHack's",
+    "minihack-corridor-*": "the same in the real game's rules (NetHack 3.6.6)",
+    "mazewalk-*": "mazes of NetHack; -mapped: the map is known",
+    "staircase": "the paper's Figure 1: walk 40 cells, then descend; learned in seconds",
+    "gymnasium:ID": "any of Gymnasium's with discrete actions, such as gymnasium:Taxi-v3",
+    "module:Name": "a class or function of your own, for JAX or for Gymnasium",
+}
+"""What can be trained in."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +31,7 @@ class Envs:
     """List the environments, or show a game in the terminal.
 
     Example: maskless envs
+
     Example: maskless envs show minihack-corridor-r3 --steps 40
     """
 
@@ -61,15 +74,25 @@ class Envs:
     def _list(self) -> None:
         import maskless
 
+        wide = OUT.width >= 110
         table = Table(box=SIMPLE_HEAD, caption="* default", caption_justify="left")
-        for column in ("id", "actions", "observation", "episode limit", "mask rules"):
+        columns = ["id", "actions", "episode limit", "mask rules"] + ["observation"] * wide
+        for column in columns:
             table.add_column(column, no_wrap=column != "observation")
         for id in maskless.ids():
             env = maskless.make(id)
             rules = ", ".join(f"{r}*" if r == env.rules else r for r in env.rule_sets)
             limit = f"{env.episode_limit:,} steps"
-            table.add_row(id, str(env.num_actions), _shapes(env), limit, rules)
+            shapes = [_shapes(env)] if wide else []
+            table.add_row(id, str(env.num_actions), limit, rules, *shapes)
         OUT.print(table)
+        games = Table(box=None, show_header=False, padding=(0, 2, 0, 1))
+        games.add_column(no_wrap=True)
+        for name, about in GAMES.items():
+            games.add_row(Text(name), Text(about))
+        OUT.print(games)
+        if not wide:
+            OUT.print("\n With room for 110 columns, observations are listed too.", style="dim")
 
 
 def _random_game(env: Any, key: Any, state: Any) -> Iterator[tuple[str, float, bool, Any]]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import tyro
 
-from maskless.cli.common import OUT
+from maskless.cli.common import OUT, warn
 from maskless.errors import require
 
 
@@ -28,6 +28,10 @@ class Export:
     """Where to write; default RUN/policy, or in it policy.stablehlo or policy.onnx."""
     batch: int | None = None
     """ONNX only: a fixed batch size instead of any. The hybrid needs one."""
+    env: str | None = None
+    """From a checkpoint: the environment it was trained in, if that is not built in."""
+    trust: bool = False
+    """Import the environment that the folder names, if it is neither built in nor Gymnasium's."""
 
     def run(self) -> None:
         from maskless.policy import load
@@ -58,7 +62,7 @@ class Export:
         from maskless.conditions import condition
         from maskless.evaluation.runs import load_runs
 
-        trained = load_runs(run, warn=OUT.print)
+        trained = load_runs(run, self.env, trust=self.trust, warn=warn)
         (newest,) = trained.runs
         folder = save_policy(
             run / "policy",
@@ -67,6 +71,7 @@ class Export:
             trained.env,
             threshold=condition(newest.name).threshold,
             classifier=newest.has_classifier,
+            clone=newest.has_clone,
         )
         OUT.print(f"wrote {folder} from the checkpoint of update {newest.update}", soft_wrap=True)
         return folder

@@ -53,6 +53,9 @@ class OverrideCommand:
     """Dry run: of levels and dice."""
     env: str | None = None
     """Dry run: play in another environment, with the same observations and actions."""
+    trust: bool = False
+    """Dry run: import the environment that the folder names, if it is neither built in
+    nor Gymnasium's."""
 
     def run(self) -> None:
         from maskless.policy import change_policy, find_policy, load
@@ -114,7 +117,7 @@ class OverrideCommand:
         from maskless.evaluation.sampling import ENVS, EpisodeSampler
         from maskless.report.text import console_table, number
 
-        env = environment_of(self.run_folder, policy, self.env)
+        env = environment_of(self.run_folder, policy, self.env, trust=self.trust)
         envs = min(default_envs(env, ENVS), self.episodes)
         with EpisodeSampler(policy, env, envs=envs) as player:
             played = player.play(jax.random.key(self.seed), self.episodes, masks="predicted")

@@ -5,24 +5,28 @@ import ast
 import contextlib
 import dataclasses
 import inspect
-import json
+import signal
+import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from maskless.cli.common import ERR, OUT
+from maskless.cli.common import env_options, say, warn
 from maskless.conditions import CONDITIONS, DEFAULT_CONDITIONS
-from maskless.errors import MasklessError
-from maskless.hyperparameters import VARYING, Hyperparameters
+from maskless.errors import MasklessError, require
+from maskless.files import output_folder
+from maskless.hyperparameters import NAMES_ELSEWHERE, VARYING, Hyperparameters
 
 NO_ENV = ""
 _PROCESS_FLAGS = ("coordinator", "processes", "process")
 _WITH_RESUME = (
-    *("resume", "checkpoint_minutes", "keep", "tensorboard", "wandb", "distributed", "arguments"),
+    *("resume", "env", "trust", "checkpoint_minutes", "keep", "worker_minutes", "tensorboard"),
+    "wandb",
+    *("distributed", "arguments"),
 )
 
 
@@ -73,6 +77,8 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     in masked-kl:strength=20,gamma=1. Several values of a number, as in --learning-rate 1e-4 3e-4,
     train a run for each, in the same program. Ctrl-C saves and stops.
 
+    Example: maskless train --env gymnasium:Taxi-v3 --frames 3e5
+
     Example: maskless train --env corridor-r2 --net mlp --preset cpu --frames 1e6
 
     Example: maskless train --env craftax-classic --net gru --conditions masked unmasked masked-kl --seeds 4 --frames 1e8
@@ -83,20 +89,23 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     """  # noqa: E501
 
     env: str = NO_ENV
-    """An id from `maskless envs`, or your own as importable.module:ClassOrFunction."""
+    """An id from `maskless envs`; any of Gymnasium's as gymnasium:ID; or your own, for JAX or
+    Gymnasium, as importable.module:ClassOrFunction."""
     net: Literal["mlp", "gru", "hybrid"] = "mlp"
     """The network: no memory, a GRU, or Transformer-XL with S5."""
     conditions: tuple[str, ...] = DEFAULT_CONDITIONS
-    """What to compare."""
+    """What to compare. In a world of your own, by default, one whose policy can be deployed."""
     seeds: int = 1
     """How many seeds of each condition."""
     first_seed: int = 0
     """The first of them; the others follow."""
     frames: float = 1e6
     """Environment steps of each run, such as 1e8."""
-    preset: Literal["paper", "cpu"] = "paper"
-    """Where the hyperparameters below start from: the paper's table for this network, or numbers
-    for two CPU cores. Their defaults here are those of --preset, --net and --env."""
+    preset: Literal["auto", "paper", "cpu", "small", "gymnasium"] = "auto"
+    """Where the hyperparameters below start from: the paper's table for this network, the same for
+    two CPU cores (cpu), numbers for a JAX world of your own on a CPU (small) or for one of
+    Gymnasium; auto: by world and device. Their defaults here are those of --preset, --net and
+    --env."""
     env_options: tuple[str, ...] = ()
     """Options of the environment, such as rules=exact or frozen_penalty=0."""
     width: int | None = None
@@ -104,15 +113,24 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     diagnostics: bool = True
     """Measure suppression, feature correlation and the classifier in every update."""
     ppo: tyro.conf.OmitArgPrefixes[PPOFlags] = dataclasses.field(default_factory=PPOFlags)
+    finish: float | None = None
+    """Environment steps of each run after PPO, at most, in which the policy learns to act without
+    an oracle, such as 2e5; None: half of --frames in a world of your own, 0 in the paper's."""
     out: Path | None = None
     """Folder of the training; default runs/ENV-NET-1, or the next free number."""
     resume: Path | None = None
     """Continue the training in this folder where its checkpoints end. Its configuration holds;
-    only the flags below may be given beside it."""
+    only the flags below may be given beside it, and --env again if that is code of your own."""
+    trust: bool = False
+    """With --resume: import the environment that the folder names, if it is neither built in nor
+    Gymnasium's."""
     checkpoint_minutes: float = 5.0
     """Save at least this often."""
     keep: int = 2
     """How many checkpoints of each run to keep."""
+    worker_minutes: float = 10.0
+    """How long a Gymnasium environment may take for one answer before the training saves and
+    stops."""
     precision: str = "float32"
     """What the networks compute in: float32, or bfloat16, faster on a GPU (docs/training.md
     compares what is learned)."""
@@ -138,24 +156,33 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
 
         started = time.monotonic()
         with self._connected():
-            request, folder = self._with_defaults()._request(), self._folder()
-            if processes.is_first():
-                _say_which_masks(request.get("env"), self.env_options)
-            training = train(
-                **request,
-                folder=folder,
-                resume=self.resume is not None,
-                checkpoint_minutes=self.checkpoint_minutes,
-                keep=self.keep,
-                sinks=self._sinks,
-                warn=_warn,
-            )
-            if not processes.is_first():
-                return
+            request = self._with_defaults()._request()
+            with self._folder(makes_it=processes.is_first()) as folder:
+                training = train(
+                    **request,
+                    folder=folder,
+                    resume=self.resume is not None,
+                    checkpoint_minutes=self.checkpoint_minutes,
+                    keep=self.keep,
+                    worker_minutes=self.worker_minutes,
+                    sinks=self._sinks,
+                    warn=warn,
+                    may_exit=True,
+                )
+        if processes.is_first():
+            finished_now = any(each.rounds for each in training.finished or [])
+            had_nothing_to_do = training.resumed_at == training.update and not finished_now
+            if training.complete and had_nothing_to_do:
+                say(f"{folder} was complete already: there was nothing left to train")
+            elif training.complete:
+                say(f"trained in {time.monotonic() - started:.0f} s into {folder}")
+            else:
+                config = training.config
+                named = _named_again(config.env, config.env_options)
+                say(f"stopped and saved; go on with: maskless train --resume {folder}{named}")
         if not training.complete:
-            OUT.print(f"stopped and saved; go on with: maskless train --resume {folder}")
-            return
-        OUT.print(f"trained in {time.monotonic() - started:.0f} s into {folder}", soft_wrap=True)
+            # As a shell counts it, so that `maskless train ... && maskless eval ...` ends here.
+            sys.exit(128 + signal.Signals[training.stopped_by or "SIGTERM"])
 
     def _connected(self) -> contextlib.AbstractContextManager[None]:
         """This process as one of many, where that is asked for."""
@@ -178,38 +205,56 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
 
     def _request(self) -> dict[str, Any]:
         """What `maskless.train` is asked for."""
+        from maskless.training.sinks import optional
+
         if self.resume is not None:
             self._refuse_changes()
-            return {}
+            return {"trust": self.trust} | ({} if self.env == NO_ENV else {"env": self.env})
+        require(not self.trust, "--trust is for --resume; what you name yourself is trusted.")
         if self.env == NO_ENV:
             raise MasklessError(
                 "Say what to train on: --env ENV (see `maskless envs`), or --resume RUN."
             )
+        for package, needed in (("tensorboardX", self.tensorboard), ("wandb", self.wandb)):
+            if needed:  # said before a folder is made
+                optional(package)
         for name in VARYING:
             if not getattr(self.ppo, name):
                 raise MasklessError(f"--{name.replace('_', '-')} needs a number.")
         same = ("conditions", "seeds", "first_seed", "frames", "net", "width", "precision")
         return {
             **{name: getattr(self, name) for name in (*same, "preset", "diagnostics", "env")},
-            "env_options": dict(_option(text) for text in self.env_options),
+            "finish": self.finish,
+            "env_options": env_options(self.env_options),
             **dataclasses.asdict(self.ppo),
         }
 
-    def _folder(self) -> Path:
-        if self.resume is not None:
-            return self.resume
-        if self.out is not None:
-            return self.out
-        base, number = f"{self.env.replace(':', '-')}-{self.net}", 1
-        while (Path("runs") / f"{base}-{number}").exists():
-            number += 1
-        return Path("runs") / f"{base}-{number}"
+    @contextlib.contextmanager
+    def _folder(self, makes_it: bool) -> Iterator[Path]:
+        """The one that was named, or a new one, which is this process's alone once it is made."""
+        if self.resume is not None or self.out is not None:
+            yield self.resume or self.out or Path()
+            return
+        from maskless.training.folder import numbered
+
+        paths = numbered(self.env, self.net)
+        if not makes_it:
+            yield next(path for path in paths if not path.exists())
+            return
+        output_folder(Path("runs"))
+        path = next(path for path in paths if _made(path))
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                path.rmdir()  # where nothing was trained there is nothing in it
 
     def _refuse_changes(self) -> None:
+        usual = default_train([] if self.env == NO_ENV else ["--env", self.env])
         for field in dataclasses.fields(self):
             if field.name in (*_WITH_RESUME, *_PROCESS_FLAGS):
                 continue
-            given, default = getattr(self, field.name), getattr(Train(), field.name)
+            given, default = getattr(self, field.name), getattr(usual, field.name)
             if given != default:
                 flag = field.name
                 if flag == "ppo":
@@ -234,32 +279,41 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
                     folder,
                     program=self.wandb,
                     name=f"{about['condition_name']}-{about['seed']}",
-                    config=about,
+                    config=dict(about),
                     action_names=about["action_names"],
                 )
             )
         return made
 
 
-def _say_which_masks(env: str | None, options: Sequence[str]) -> None:
-    """The default rules are the paper's, which is not what makes the best agent."""
-    if env is None or any(option.startswith("rules=") for option in options):
-        return
-    from maskless.envs import make
+def _named_again(env: str, options: dict[str, Any]) -> str:
+    """The flag without which nothing is imported that only a file names."""
+    from maskless.envs.trust import names_code
 
-    world = make(env, **dict(_option(text) for text in options))
-    if world.exact_rules is not None and world.rules != world.exact_rules:
-        ERR.print(
-            "masks: the paper's listing, errors included; without them: --env-options"
-            f" rules={world.exact_rules}",
-            soft_wrap=True,
-            highlight=False,
-        )
+    return f" --env {env}" if names_code(env, options) else ""
+
+
+def _made(path: Path) -> bool:
+    """Whether it was not there before; of two processes that try, one makes it."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise MasklessError(
+            f"Cannot make {path} ({error.strerror}): choose another folder with --out."
+        ) from error
+    return True
 
 
 def default_train(arguments: Sequence[str]) -> Train:
     """`Train` with the hyperparameters of the preset, network and environment that the command
     line names, so that --help shows the numbers that will be used and any of them can be given."""
+    for argument in arguments:
+        name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
+        if argument.startswith("--") and name in NAMES_ELSEWHERE:
+            here = NAMES_ELSEWHERE[name].replace("_", "-")
+            raise MasklessError(f"{argument.partition('=')[0]} is called --{here} here.")
     if "--distributed" in arguments:
         return Train(arguments=tuple(arguments))
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
@@ -270,27 +324,13 @@ def default_train(arguments: Sequence[str]) -> Train:
     try:
         known, _ = parser.parse_known_args(list(arguments))
         from maskless.envs import make
-        from maskless.nets import NETS
-        from maskless.training.request import default_hyperparameters
+        from maskless.training import request
 
-        options = dict(_option(text) for text in known.env_options)
+        options = env_options(known.env_options)
         env = make(known.env or "staircase", **options)
-        ppo = default_hyperparameters(env, known.net, known.preset)
+        chosen = request.choose_preset(env, known.preset)
+        ppo, width = request.default_numbers(env, known.net, chosen)
     except (MasklessError, argparse.ArgumentError):
         return Train()  # what is wrong will be said when it is used
-    width = NETS[known.net].cpu_width if known.preset == "cpu" else None
-    return Train(ppo=PPOFlags(**_flags_of(ppo)), width=width)
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise MasklessError(f"An option of the environment is NAME=VALUE, not {text!r}.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _warn(sentence: str) -> None:
-    ERR.print(f"[yellow]warning:[/] {sentence}", soft_wrap=True)
+    conditions = request.default_conditions(env)
+    return Train(ppo=PPOFlags(**_flags_of(ppo)), width=width, conditions=conditions)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from maskless.cli.common import OUT, ProgressBar
+from maskless.cli.common import OUT, ProgressBar, env_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Validity:
 
     env: tyro.conf.Positional[str]
     """An id from `maskless envs`, or your own as importable.module:ClassOrFunction."""
+    env_options: tuple[str, ...] = ()
+    """Options of the environment, such as frozen_penalty=0."""
     states: int = 20_000
     """How many states to measure; half of them synthetic where the environment offers that."""
     draws: int = 16
@@ -30,13 +32,13 @@ class Validity:
     def run(self) -> None:
         import maskless
         from maskless.envs.mask_audit import audit, check_size
-        from maskless.files import output_folder
+        from maskless.files import output_folder, slug
         from maskless.provenance import provenance
         from maskless.report.validity import print_audit, save_audit
 
         check_size(self.states, self.draws)
-        env = maskless.make(self.env)
-        folder = output_folder(self.out or Path("runs/validity") / self.env.replace(":", "-"))
+        env = maskless.make(self.env, **env_options(self.env_options))
+        folder = output_folder(self.out or Path("runs/validity") / slug(self.env))
         started = time.monotonic()
         with ProgressBar(f"auditing {env.id} (compiling first)", self.states, "states") as update:
             result = audit(

@@ -67,7 +67,7 @@ class SuppressionWatch:
         uniform = 1 / len(self._names)
         columns = [self._per_action(row, name) for name in ("probability_valid", "valid_share")]
         for action, probability, share in zip(self._names, *columns, strict=True):
-            if probability is None or probability != probability:
+            if probability is None or probability != probability or share is None:
                 continue  # never valid in this row: nothing is known
             if probability >= TENTH * uniform or share > MOSTLY_VALID:
                 self._suppressed.pop(action, None)

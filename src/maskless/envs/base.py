@@ -57,10 +57,16 @@ class Environment(abc.ABC):
     """How networks read its observations, and what it records."""
     default_hyperparameters: Mapping[str, Any] = MappingProxyType({})
     """Where this environment needs other values than the defaults of `Hyperparameters`."""
+    default_preset: str | None = None
+    """The preset (`maskless.presets`) that it is trained with unless somebody asks for another;
+    None: the one for its kind and this device."""
     runs_on_host: bool = False
     """Whether it is played in Python processes instead of inside JAX."""
     made_from: tuple[str, Mapping[str, Any]] | None = None
     """The id and the options that `maskless.make` made it from; None: it was made otherwise."""
+    clock_fields: tuple[str, ...] = ()
+    """Fields of the observation, or entries such as "status[3]", that change by themselves: what
+    else is the same after an action, the action has failed (`maskless.failures`)."""
     has_masks: bool = True
     """Whether `validity` gives a mask; False: there is no oracle."""
     levels_at_a_time: ClassVar[int] = 64
@@ -87,7 +93,7 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
-        """The mask of `state`: True = valid. At least one action is valid in every state."""
+        """The mask of `state`: True = valid. While an episode goes on, at least one action is."""
 
     def record(self, state: State) -> PyTree[Array]:
         """What a rollout stores of `state` for learning: anything that `encoder` reads as it reads

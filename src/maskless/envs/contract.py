@@ -8,6 +8,7 @@ import numpy as np
 
 from maskless.envs.base import Environment
 from maskless.errors import MasklessError
+from maskless.failures import check_clock_fields
 from maskless.nets.encoders import Encoded
 
 _REQUIRED = ("reset", "step", "observe", "validity", "action_names", "id", "episode_limit")
@@ -37,7 +38,7 @@ def check_contract(env: Environment, *, first_state: bool = True) -> None:
     check_members(env, getattr(env, "id", type(env).__name__))
     key = jax.random.key(0)
     observation, state = _trace(env, "reset", 2, key)
-    mask = _trace(env, "validity", None, state)
+    mask = _trace(env, "validity", None, state, env.default_params)
     if _kind(mask) != f"bool[{env.num_actions}]":
         raise MasklessError(
             f"{env.id}: validity must give bool[{env.num_actions}], one entry per action name;"
@@ -54,6 +55,7 @@ def check_contract(env: Environment, *, first_state: bool = True) -> None:
         _features(env, observation),
         _features(env, _trace(env, "record", None, state)),
     )
+    check_clock_fields(env.clock_fields, observation)
     if _kind(done) != "bool[]" or reward.shape != ():
         raise MasklessError(
             f"{env.id}: step must give a reward of shape () and a done of type bool[];"
@@ -87,6 +89,12 @@ def _trace(env: Environment, name: str, outputs: int | None, *arguments: Any) ->
         raise MasklessError(
             f"{env.id}: {name} cannot be compiled ({str(error).splitlines()[0].rstrip('.')}):"
             " write it with jax.numpy, without Python's if and while on values of the state."
+        ) from error
+    except TypeError as error:
+        if f"{name}()" not in str(error):  # not about how it is called
+            raise
+        raise MasklessError(
+            f"{env.id}: {name} is not called as maskless.Environment has it ({error})."
         ) from error
     if outputs is not None and not (isinstance(result, tuple) and len(result) == outputs):
         expected = "observation, state" + ", reward, done, info" * (outputs == 5)

@@ -48,6 +48,11 @@ class Audit:
     effective: np.ndarray
     rules: dict[str, RuleCounts]
 
+    @property
+    def always_works(self) -> bool:
+        """Every action in every state: more likely a clock in the state than a fact of the game."""
+        return bool((self.effective == self.states).all())
+
     def errors(self, rules: str) -> int:
         """State-actions on which these rules and the game disagree, decisions aside."""
         counts = self.rules[rules]
@@ -153,13 +158,15 @@ def effective_actions(env: Environment, key: PRNGKeyArray, state: State) -> Bool
     )
 
     def differs(action: Array) -> Bool[Array, ""]:
-        return _differ(reference, outcome(action))
+        return differ(reference, outcome(action))
 
     # One action after the other: all at once would hold a copy of the world per action.
     return jax.lax.map(differs, jnp.arange(env.num_actions))
 
 
-def _differ(a: Any, b: Any) -> Bool[Array, ""]:
+def differ(a: Any, b: Any) -> Bool[Array, ""]:
+    """Whether two pytrees of the same shapes differ anywhere."""
+
     def leaf(x: Any, y: Any) -> Bool[Array, ""]:
         x, y = jnp.asarray(x), jnp.asarray(y)
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):

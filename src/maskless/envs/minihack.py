@@ -21,6 +21,7 @@ sight.use_kernels = kernels.pallas_enabled
 class Corridor(minihax.Corridor, Environment):
     """A game in corridors or a maze: find the stairs down."""
 
+    default_preset = "paper"
     levels_at_a_time_on_accelerators = 1024
     encoder = GlyphEncoder()
 
@@ -63,6 +64,8 @@ def make_corridor(
         raise UnknownNameError("corridor environment", id, IDS)
     if rules not in Corridor.rule_sets:
         raise UnknownNameError(f"mask rules of {id}", rules, Corridor.rule_sets)
+    if episode_limit is not None and not 1 <= episode_limit < 2**31:
+        raise MasklessError(f"episode_limit must be from 1 to {2**31 - 1:,}, not {episode_limit}.")
     try:
         return minihax.make_corridor(
             id,

@@ -1,8 +1,10 @@
 """`make(id)`: every environment by name, your own included."""
 
+import functools
 import importlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,8 +12,13 @@ from maskless.envs.base import Environment
 from maskless.envs.contract import check_members
 from maskless.errors import MasklessError, UnknownNameError
 
+GYMNASIUM = "gymnasium:"
+"""What the ids of Gymnasium's environments begin with."""
+_OURS = "maskless.envs."
 _CORRIDOR = "maskless.envs.minihack:make_corridor"
 _GYMNASIUM = "maskless.envs.gymnasium.env:HostEnvironment"
+HOST_OPTIONS = ("workers", "on_invalid")
+"""Options that every environment of Gymnasium has, beside those of its constructor."""
 # "module:factory", imported on first use: Craftax loads textures when imported. A factory that
 # makes several environments takes the id as an argument of that name.
 _REGISTRY: dict[str, str | Callable[..., Environment]] = {
@@ -40,8 +47,8 @@ def make(id: str, **options: Any) -> Environment:
 
     `env.made_from` remembers `(id, options)`, so that a training can be resumed.
 
-    Your own needs no registration: `make("your_package.your_module:YourEnvironment")`. Neither
-    does one of Gymnasium's: `make("gymnasium:Taxi-v3")`.
+    Your own needs no registration: `make("your_package.your_module:YourEnvironment")`, for JAX or
+    for Gymnasium. Neither does one of Gymnasium's: `make("gymnasium:Taxi-v3")`.
     """
     if not isinstance(id, str):
         raise MasklessError(f"An environment id is a string such as 'craftax', not {id!r}.")
@@ -52,24 +59,61 @@ def make(id: str, **options: Any) -> Environment:
             f"The environment {id.removeprefix('object:')!r} was given as an object, which no name"
             " can make again: give the object again, from Python."
         )
-    factory = _REGISTRY.get(id, _GYMNASIUM if id.startswith("gymnasium:") else id)
+    factory = _REGISTRY.get(id, _GYMNASIUM if id.startswith(GYMNASIUM) else id)
     if isinstance(factory, str):
         factory = _import_factory(factory)
     parameters = inspect.signature(factory).parameters
-    _check_options(id, parameters, options)
+    own = {name: x for name, x in options.items() if name in parameters or name not in HOST_OPTIONS}
+    _check_options(id, parameters, own)
     if inspect.isabstract(factory):
         check_members(factory, id)
-    named = {"id": id} if "id" in parameters else {}
-    env = factory(**named, **options)
+    make_one: Callable[..., Any] = functools.partial(
+        factory, **({"id": id} if "id" in parameters else {}), **own
+    )
+    # A class of Gymnasium's is not called for nothing.
+    env: Any = factory if is_gymnasium(factory) else make_one()
+    if is_gymnasium(env):
+        from maskless.envs.gymnasium.env import HostEnvironment  # needs Gymnasium
+
+        rest = {name: value for name, value in options.items() if name not in own}
+        env = HostEnvironment.of(make_one, id=id, **rest)
+    else:
+        _check_options(id, parameters, options)
     check_members(env, id)
+    complete(env)
     env.made_from = (id, options)
     return env
+
+
+def complete(env: Any) -> None:
+    """Gives an object that imitates an `Environment` what it inherits otherwise."""
+    for name, value in vars(Environment).items():
+        if not name.startswith("_") and not hasattr(env, name):
+            bound = hasattr(value, "__get__") and not isinstance(value, type)
+            setattr(env, name, value.__get__(env, type(env)) if bound else value)
+    if not hasattr(env, "id"):
+        env.id = type(env).__name__
+
+
+def built_in_factory(id: str) -> Callable[..., Environment] | None:
+    """What makes an environment of ours; None: it is somebody else's."""
+    factory = _REGISTRY.get(id)
+    ours = isinstance(factory, str) and factory.startswith(_OURS)
+    return _import_factory(factory) if isinstance(factory, str) and ours else None
+
+
+def is_gymnasium(env: Any) -> bool:
+    """Whether it is an environment of Gymnasium, or a class of them."""
+    gymnasium = sys.modules.get("gymnasium")
+    if gymnasium is None:
+        return False
+    return issubclass(env if isinstance(env, type) else type(env), gymnasium.Env)
 
 
 def _import_factory(path: str) -> Callable[..., Environment]:
     module_name, _, attribute = path.partition(":")
     if path == _GYMNASIUM and importlib.util.find_spec("gymnasium") is None:
-        raise MasklessError("Gymnasium is not installed: run pip install 'maskless[gymnasium]'.")
+        raise MasklessError("Gymnasium is not installed: run pip install gymnasium.")
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:

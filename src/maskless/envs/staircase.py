@@ -24,6 +24,7 @@ from maskless.envs.base import Environment, Info
 from maskless.errors import MasklessError
 
 LEFT, RIGHT, DESCEND = 0, 1, 2
+_LONGEST = 100_000  # every cell is a number of the observation
 
 
 @struct.dataclass
@@ -42,6 +43,7 @@ class Staircase(Environment):
     id = "staircase"
     action_names = ("left", "right", "descend", "open_door", "pick_up", "kick")
     achievement_names = ("descend",)
+    default_preset = "paper"
 
     def __init__(
         self,
@@ -59,8 +61,8 @@ class Staircase(Environment):
         `spare`: how many steps more than needed to reach the ladder an episode has; at least 1.
         """
         for name, value in (("length", length), ("spare", spare)):
-            if value < 1:
-                raise MasklessError(f"{name} must be at least 1, not {value}.")
+            if not 1 <= value <= _LONGEST:
+                raise MasklessError(f"{name} must be from 1 to {_LONGEST:,}, not {value}.")
         if not 0.0 <= alignment <= 1.0:
             raise MasklessError(f"alignment must be between 0 and 1, not {alignment}.")
         self.length = length

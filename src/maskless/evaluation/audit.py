@@ -17,15 +17,15 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from maskless import masking
+from maskless import masking, statistics
 from maskless.diagnostics.classifier import SOFT_MASK
 from maskless.errors import MasklessError
 from maskless.evaluation import episodes as game
-from maskless.evaluation.episodes import Choice, MaskSource, Play, mask_source
+from maskless.evaluation.episodes import Choice, EpisodeRecord, MaskSource, Play, mask_source
 from maskless.evaluation.player import Report, check_oracle, make_player, no_report, play_runs
 from maskless.evaluation.runs import EvaluatedRun, Runs
-from maskless.evaluation.summary import standard_error
 from maskless.policy.acting import as_array
+from maskless.training.program import of_run
 
 BINS = 16
 BIN_WIDTH = 1.0
@@ -93,6 +93,14 @@ class PredictionAudit:
     episodes: int
     oracle_return: float
     predicted_return: float
+    forgetful_return: float
+    """Under predicted masks without the memory of failures (`maskless.failures`)."""
+    stuck: float
+    """Share of steps that repeated what had just failed, under predicted masks as deployed."""
+    forgetful_stuck: float
+    """The same without the memory."""
+    clone_return: float | None
+    """By the cloned head, without masks; None: there is none."""
     costs: dict[str, Cost]
     """For every action about which there were errors."""
 
@@ -128,10 +136,13 @@ def audit_predictions(
     worst = jax.tree.map(lambda x: x[order], worst)
     errors = tally.masked_valid + tally.allowed_invalid
     wrong = [int(action) for action in np.flatnonzero(errors)]
-    returns = _returns(runs, run, wrong, episodes, num_envs, seed, report)
-    oracle, predicted = returns[0].ravel(), returns[1].ravel()
+    record = _play_for_costs(runs, run, wrong, episodes, num_envs, seed, report)
+    returns = np.asarray(record.returns, np.float64)
+    oracle, predicted, forgetful = (found.ravel() for found in returns[:3])
+    clone = returns[3:][: run.has_clone]
     # Environments met the same levels: their differences vary less than the returns.
-    gained = (returns[2:] - returns[1]).mean(-1)
+    gained = (returns[3 + run.has_clone :] - returns[1]).mean(-1)
+    stuck = np.sum(record.stuck, (1, 2)) / np.sum(record.lengths, (1, 2))
     names = tuple(runs.env.action_names)
     return PredictionAudit(
         run=run,
@@ -142,14 +153,18 @@ def audit_predictions(
         episodes=len(oracle),
         oracle_return=float(oracle.mean()),
         predicted_return=float(predicted.mean()),
+        forgetful_return=float(forgetful.mean()),
+        stuck=float(stuck[1]),
+        forgetful_stuck=float(stuck[2]),
+        clone_return=float(clone.mean()) if run.has_clone else None,
         costs={
-            names[action]: Cost(float(mine.mean()), standard_error(mine))
+            names[action]: Cost(float(mine.mean()), statistics.standard_error(mine))
             for action, mine in zip(wrong, gained, strict=True)
         },
     )
 
 
-def _returns(
+def _play_for_costs(
     runs: Runs,
     run: EvaluatedRun,
     wrong: list[int],
@@ -157,19 +172,22 @@ def _returns(
     num_envs: int,
     seed: int,
     report: Report,
-) -> np.ndarray:
-    """The returns under the oracle's masks, the predicted ones, and the predicted ones with the
-    oracle's word on one action, for each of `wrong`. [2 + wrong, envs, episodes]"""
+) -> EpisodeRecord:
+    """Episodes under the oracle's masks, the predicted ones, the predicted ones without a memory of
+    failures, by the clone if there is one, and under the predicted ones with the oracle's word on
+    one action, for each of `wrong`. [3 + clone + wrong, envs, episodes]"""
     num_actions = runs.env.num_actions
     envs = min(episodes, num_envs)
     one_from_oracle = [
-        MaskSource(jnp.arange(num_actions) == action, jnp.bool_(False)) for action in wrong
+        MaskSource(jnp.arange(num_actions) == action, remembers=jnp.bool_(True)) for action in wrong
     ]
     record = play_runs(
         dataclasses.replace(runs, runs=[run]),
         [
             mask_source("oracle", num_actions),
             mask_source("predicted", num_actions),
+            mask_source("predicted-forgetful", num_actions),
+            *([mask_source("clone", num_actions)] if run.has_clone else []),
             *one_from_oracle,
         ],
         envs=envs,
@@ -177,7 +195,7 @@ def _returns(
         seed=seed,
         report=lambda done, _: report(done, "playing for costs"),
     )
-    return np.asarray(record.returns[0], np.float64)
+    return of_run(record, 0)
 
 
 def _compare_masks(
@@ -188,7 +206,9 @@ def _compare_masks(
     source = mask_source("predicted", runs.env.num_actions)
     thresholds, rules = as_array(run.thresholds), runs.overrule
     chunks, count = -(-states // (game.STEPS * num_envs)), 0
-    with make_player(runs.env, num_envs, runs.net, overrule=rules, fold=_fold) as player:
+    with make_player(
+        runs.env, num_envs, runs.net, overrule=rules, fold=_fold, clock_fields=runs.clock_fields
+    ) as player:
         # So many episodes that none of the environments can come to an end.
         state = player.begin(seed + run.seed, episodes=chunks * game.STEPS)
         blank, worst = _blank(runs, run, state)
@@ -209,7 +229,7 @@ def _blank(runs: Runs, run: EvaluatedRun, state: Play) -> tuple[Tally, Examples]
     """Shapes of the tally, and examples that any state replaces."""
     source = mask_source("predicted", runs.env.num_actions)
     choose = partial(game.choose, runs.net, greedy=False)
-    _, choice = jax.eval_shape(choose, run.params, state.actor, state.key, source, 0.5)
+    _, choice = jax.eval_shape(choose, run.params, state, state.key, source, 0.5)
     counts = jax.eval_shape(_count, choice)
     example = jax.eval_shape(_example, state, choice)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example)
@@ -227,7 +247,7 @@ def _fold(
 def _example(before: Play, choice: Choice) -> Examples:
     """The present state of every environment."""
     under_oracle = masking.masked_log_softmax(choice.heads.logits, choice.valid)
-    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.applied)
+    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.predicted)
     return Examples(
         kl=_soft_kl(choice),
         total_variation=masking.total_variation(under_oracle, under_prediction),
@@ -254,7 +274,7 @@ def _worse(old: Examples, new: Examples) -> Examples:
 
 def _soft_kl(choice: Choice) -> Float[Array, " envs"]:
     oracle = jax.nn.log_softmax(choice.heads.logits + SOFT_MASK * ~choice.valid)
-    predicted = jax.nn.log_softmax(choice.heads.logits + SOFT_MASK * ~choice.applied)
+    predicted = jax.nn.log_softmax(choice.heads.logits + SOFT_MASK * ~choice.predicted)
     return masking.kl_divergence(oracle, predicted)
 
 
@@ -264,7 +284,7 @@ def _count(choice: Choice) -> Tally:
     place = jnp.clip(jnp.floor(logits / BIN_WIDTH) + BINS // 2, 0, BINS - 1)
     inside = place == jnp.arange(BINS)[:, None, None]  # [bins, envs, actions]
     under_oracle = masking.masked_log_softmax(choice.heads.logits, valid)
-    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.applied)
+    under_prediction = masking.masked_log_softmax(choice.heads.logits, choice.predicted)
     return Tally(
         allowed_valid=(predicted & valid).sum(0),
         allowed_invalid=(predicted & ~valid).sum(0),

@@ -59,6 +59,17 @@ class Calibration:
     """Fresh episodes of the policy under its own new predicted masks."""
     settings: dict[str, Any]
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether, on the fresh episodes, the new thresholds move the policy farther from the
+        oracle-masked one than the old ones and, if they are to keep a bound, the old ones kept it
+        already."""
+        farther = self.after.policy_change() > self.before.policy_change()
+        if self.mode == "conformal":
+            masked = np.nan_to_num(self.before.masked_rate())
+            return farther and bool((masked <= self.settings["alpha"]).all())
+        return farther
+
     def to_json(self) -> dict[str, Any]:
         """For policy.json: what was chosen how, and what came out."""
         return {
@@ -82,14 +93,14 @@ def calibrate(
     episodes: int = 2048,
     alpha: float = 0.01,
     delta: float = 0.05,
-    rare: Literal["allow", "keep"] = "allow",
+    rare: Literal["allow", "keep"] = "keep",
     seed: int = 0,
     report: Report = no_report,
 ) -> Calibration:
     """Plays `episodes` episodes to choose thresholds, and as many again to check them.
 
-    `rare`: an action that is valid in too few episodes for the bound is never masked ("allow",
-    which keeps the bound) or keeps its threshold ("keep", which does not).
+    `rare`: an action that is valid in too few episodes for the bound keeps its threshold ("keep",
+    without a bound) or is never masked ("allow", which keeps the bound).
     """
     check_settings(episodes, alpha, delta)
     old = sampler.policy.artifact.thresholds

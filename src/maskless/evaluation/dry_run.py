@@ -44,8 +44,8 @@ def with_overrides(policy: Policy, overrides: Sequence[Override]) -> Policy:
 def dry_run(policy: Policy, overrides: Sequence[Override], states: States) -> DryRun:
     """Compares the policy with itself under `overrides`."""
     flat: States = jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, *x.shape[2:]), states)
-    now = policy.predict_mask(flat.leaves, flat.validity)
-    then = with_overrides(policy, overrides).predict_mask(flat.leaves, flat.validity)
+    now = policy.make_mask(flat.leaves, flat.validity)
+    then = with_overrides(policy, overrides).make_mask(flat.leaves, flat.validity)
     allowed, forbidden = then.mask & ~now.mask, now.mask & ~then.mask
 
     def count(entries: Bool[Array, "states actions"]) -> tuple[int, ...]:

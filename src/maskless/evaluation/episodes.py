@@ -1,4 +1,5 @@
-"""Complete episodes of one policy under oracle, predicted or no masks, as pure functions.
+"""Complete episodes of one policy under oracle, predicted or no masks, or by its clone, as pure
+functions.
 
     play = begin(venv, net, key, episodes=10)
     play, _ = advance(venv, net, params, play, mask_source("predicted", n), 0.5, greedy=False)
@@ -12,21 +13,24 @@ masks can be compared episode by episode. `player.py` compiles this.
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from maskless import masking
+from maskless import failures, masking
 from maskless.envs.base import Observation
 from maskless.envs.vector import First, Step, VectorEnv
 from maskless.nets import AnyNetwork, Heads
 from maskless.ppo.rollout import Actor, apply_step, start
 
-Masks = Literal["oracle", "predicted", "none"]
-MASKS: tuple[Masks, ...] = ("oracle", "predicted", "none")
+Masks = Literal["oracle", "predicted", "predicted-forgetful", "clone", "clone-forgetful", "none"]
+MASKS: tuple[Masks, ...] = get_args(Masks)
+"""`predicted` and `clone` do not repeat what has just failed (`maskless.failures`); `-forgetful` is
+the control that does. `clone` acts by the cloned head, without any mask."""
 
 STEPS = 16
 """Steps between two refreshes of the levels. Only episodes that are shorter than this, on the
@@ -40,25 +44,44 @@ Overrule = Callable[
 the mask after the rules, and where they forbid an action."""
 
 
+def _no() -> Bool[np.ndarray, ""]:
+    return np.zeros((), bool)
+
+
 @struct.dataclass
 class MaskSource:
-    """Where the mask that is applied comes from. Arrays, so that one program plays all kinds."""
+    """Where the mask that is applied comes from. Arrays, so that one program plays all kinds; with
+    an axis of environments in front, each may have its own."""
 
-    corrected: Bool[Array, " actions"]
+    corrected: Bool[Array | np.ndarray, "*envs actions"]
     """True: the oracle says whether this action is valid; False: the classifier does."""
-    ignored: Bool[Array, ""]
+    ignored: Bool[Array | np.ndarray, "*envs"] = struct.field(default_factory=_no)
     """True: no mask is applied."""
+    cloned: Bool[Array | np.ndarray, "*envs"] = struct.field(default_factory=_no)
+    """True: the cloned head acts, without any mask; the network must have one."""
+    remembers: Bool[Array | np.ndarray, "*envs"] = struct.field(default_factory=_no)
+    """True: what has just failed is not repeated."""
 
     def apply(
         self, valid: Bool[Array, "envs actions"], predicted: Bool[Array, "envs actions"]
     ) -> Bool[Array, "envs actions"]:
-        return jnp.where(self.corrected, valid, predicted) | self.ignored
+        unmasked = self.ignored | self.cloned
+        return jnp.where(self.corrected, valid, predicted) | unmasked[..., None]
 
 
 def mask_source(masks: Masks | Int[Array, ""], num_actions: int) -> MaskSource:
     """The source for a kind of masks, or for its position in `MASKS`, which can be traced."""
     which = jnp.asarray(MASKS.index(masks) if isinstance(masks, str) else masks, jnp.int32)
-    return MaskSource(jnp.full(num_actions, which == 0), which == 2)
+
+    def is_one_of(*names: Masks) -> Bool[Array, ""]:
+        return jnp.any(which == np.array([MASKS.index(name) for name in names]))
+
+    return MaskSource(
+        corrected=jnp.full(num_actions, is_one_of("oracle")),
+        ignored=is_one_of("none"),
+        cloned=is_one_of("clone", "clone-forgetful"),
+        remembers=is_one_of("predicted", "clone"),
+    )
 
 
 @struct.dataclass
@@ -80,6 +103,8 @@ class EpisodeRecord:
     """1 where the episode was played to its end."""
     solved: Int[Array, "envs episodes"]
     """1 where the game, not the time limit, ended the episode with a reward."""
+    stuck: Int[Array, "envs episodes"]
+    """Steps that repeated an action which had changed nothing in the same observation."""
 
 
 @struct.dataclass
@@ -91,6 +116,9 @@ class Play:
     episode: Int[Array, " envs"]
     """The number of the one each environment is in; those beyond the record are not counted."""
     record: EpisodeRecord
+    failures: Int[Array, "envs actions"]
+    """How often each action was tried in vain since the observation last changed; counted whether
+    or not the source of masks remembers it."""
 
 
 @struct.dataclass
@@ -101,13 +129,19 @@ class Choice:
     predicted: Bool[Array, "envs actions"]
     applied: Bool[Array, "envs actions"]
     """The mask that the action was chosen under; where it would have been empty, what was not
-    forbidden."""
+    forbidden (of that, with a memory of failures, the action of the highest validity)."""
     fallback: Bool[Array, " envs"]
     """Where it would have been empty."""
+    excluded: Bool[Array, "envs actions"]
+    """What a memory of failures took from the mask."""
     heads: Heads
+    logits: Float[Array, "envs actions"]
+    """Of the policy that acted: `heads.logits`, or `heads.clone`."""
     action: Int[Array, " envs"]
+    stuck: Bool[Array, " envs"]
+    """Where the action has already failed in this observation."""
     oracle_action: Int[Array, " envs"]
-    """What the same dice choose under the oracle's mask."""
+    """What the same policy and dice choose under the oracle's mask."""
 
 
 Fold = Callable[[Any, Play, Choice], Any]
@@ -129,7 +163,8 @@ def before_first_step(actor: Actor, key: PRNGKeyArray, episodes: int) -> Play:
     zeros = jnp.zeros((envs, episodes), jnp.int32)
     names = [field.name for field in dataclasses.fields(EpisodeRecord)]
     record = EpisodeRecord(**dict.fromkeys(names, zeros) | {"returns": zeros.astype(jnp.float32)})
-    return Play(actor, key, jnp.zeros(envs, jnp.int32), record)
+    nothing_failed = failures.none_yet(envs, actor.now.mask.shape[-1])
+    return Play(actor, key, jnp.zeros(envs, jnp.int32), record, nothing_failed)
 
 
 def advance(
@@ -145,18 +180,20 @@ def advance(
     overrule: Overrule | None = None,
     fold: Fold = no_fold,
     refresh: bool = True,
+    clock_fields: tuple[str, ...] | None = None,
 ) -> tuple[Play, Any]:
     """`STEPS` steps of every environment, then new levels (`refresh`); and what `fold` makes of
-    them."""
+    them. `clock_fields`: those of the environment, unless others are given."""
+    clocks = venv.env.clock_fields if clock_fields is None else clock_fields
 
     def step(carry: tuple[Play, Any], _: None) -> tuple[tuple[Play, Any], None]:
         before, accumulator = carry
         key, act_key, world_key = jax.random.split(before.key, 3)
         carry, choice = choose(
-            net, params, before.actor, act_key, source, threshold, greedy=greedy, overrule=overrule
+            net, params, before, act_key, source, threshold, greedy=greedy, overrule=overrule
         )
         worlds, out = venv.step(world_key, before.actor.worlds, choice.action)
-        after = conclude(before, key, worlds, carry, choice, out)
+        after = conclude(before, key, worlds, carry, choice, out, clocks)
         return (after, fold(accumulator, before, choice)), None
 
     (play, accumulator), _ = jax.lax.scan(step, (play, accumulator), None, length=STEPS)
@@ -171,7 +208,7 @@ def advance(
 def choose(
     net: AnyNetwork,
     params: Any,
-    actor: Actor,
+    play: Play,
     key: PRNGKeyArray,
     source: MaskSource,
     threshold: float | Float[Array, "..."],
@@ -180,29 +217,48 @@ def choose(
     overrule: Overrule | None = None,
 ) -> tuple[Any, Choice]:
     """The network's next memory, and the choice, before the worlds move."""
-    now = actor.now
-    carry, heads = apply_step(net, params, actor.carry, now.observation, actor.reset)
+    now = play.actor.now
+    carry, heads = apply_step(net, params, play.actor.carry, now.observation, play.actor.reset)
     predicted = masking.predicted_mask(heads.validity, threshold)
     forbidden = jnp.zeros_like(predicted)
     if overrule is not None:
         predicted, forbidden = overrule(now.observation, heads.validity, predicted)
-    mask = source.apply(now.mask, predicted)
-    decision = masking.decide(key, heads.logits, mask, forbidden, greedy=greedy)
+    logits = heads.logits
+    if heads.clone is not None:
+        logits = jnp.where(source.cloned[..., None], heads.clone, logits)
+    mask = source.apply(now.mask, predicted) & ~(source.cloned[..., None] & forbidden)
+    # A rule "never" is for predicted masks and the clone; without masks everything can be chosen.
+    candidates = ~forbidden | source.ignored[..., None]
+    remembers = jnp.broadcast_to(source.remembers[..., None], mask.shape)
+    tried = jnp.where(remembers, play.failures, 0)
+    restricted = failures.restrict(mask, candidates, heads.validity, tried)
+    mask = jnp.where(remembers, restricted.mask, mask)
+    decision = masking.decide(key, logits, mask, forbidden, greedy=greedy)
     # The same key under the oracle's mask, so that only the mask can change the choice.
-    oracle_action = masking.decide(key, heads.logits, now.mask, greedy=greedy).action
+    oracle_action = masking.decide(key, logits, now.mask, greedy=greedy).action
+    failed = jnp.take_along_axis(play.failures, decision.action[:, None], axis=-1)[:, 0]
     return carry, Choice(
         valid=now.mask,
         predicted=predicted,
         applied=decision.mask,
-        fallback=decision.fallback,
+        fallback=restricted.fallback,
+        excluded=restricted.excluded,
         heads=heads,
+        logits=logits,
         action=decision.action,
+        stuck=failed > 0,
         oracle_action=oracle_action,
     )
 
 
 def conclude(
-    play: Play, key: PRNGKeyArray, worlds: Any, carry: Any, choice: Choice, out: Step
+    play: Play,
+    key: PRNGKeyArray,
+    worlds: Any,
+    carry: Any,
+    choice: Choice,
+    out: Step,
+    clock_fields: tuple[str, ...] = (),
 ) -> Play:
     """Where the play stands after the worlds have moved, with the step in its record."""
     selected_valid = jnp.take_along_axis(choice.valid, choice.action[:, None], axis=-1)[:, 0]
@@ -216,7 +272,9 @@ def conclude(
         fallbacks=choice.fallback,
         finished=out.done,
         solved=out.terminated & (out.reward > 0),
+        stuck=choice.stuck,
     )
+    same = failures.unchanged(play.actor.now.observation, out.observation, clock_fields)
     envs = jnp.arange(play.episode.shape[0])
     # Beyond the last episode of the record, steps are dropped.
     record = jax.tree.map(
@@ -229,6 +287,7 @@ def conclude(
         key=key,
         episode=play.episode + out.done,
         record=record,
+        failures=failures.count(play.failures, choice.action, same & ~out.done),
     )
 
 

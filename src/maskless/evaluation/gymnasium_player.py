@@ -31,10 +31,12 @@ class GymnasiumPlayer(Player):
         greedy: bool = False,
         overrule: Overrule | None = None,
         fold: Fold = no_fold,
+        clock_fields: tuple[str, ...] | None = None,
     ):
         assert isinstance(env, HostEnvironment)
         self.num_envs = num_envs
         self._net, self._greedy, self._overrule, self._fold = net, greedy, overrule, fold
+        self._clocks = env.clock_fields if clock_fields is None else clock_fields
         self._worlds = HostVectorEnv(env, num_envs)
 
     def begin(self, seed: int, episodes: int) -> Play:
@@ -57,7 +59,9 @@ class GymnasiumPlayer(Player):
                 self._net, self._greedy, self._overrule, params, play, source, threshold
             )
             out = self._worlds.step(np.where(playing, choice.action, -1))
-            play, accumulator = _conclude(self._fold, play, key, carry, choice, out, accumulator)
+            play, accumulator = _conclude(
+                self._fold, self._clocks, play, key, carry, choice, out, accumulator
+            )
         return play, accumulator
 
     def close(self) -> None:
@@ -77,14 +81,15 @@ def _choose(
 ) -> tuple[PRNGKeyArray, Any, Choice]:
     key, act_key = jax.random.split(play.key)
     carry, choice = game.choose(
-        net, params, play.actor, act_key, source, threshold, greedy=greedy, overrule=overrule
+        net, params, play, act_key, source, threshold, greedy=greedy, overrule=overrule
     )
     return key, carry, choice
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=(0, 1))
 def _conclude(
     fold: Fold,
+    clock_fields: tuple[str, ...],
     play: Play,
     key: PRNGKeyArray,
     carry: Any,
@@ -93,4 +98,4 @@ def _conclude(
     accumulator: Any,
 ) -> tuple[Play, Any]:
     accumulator = fold(accumulator, play, choice)
-    return game.conclude(play, key, NO_WORLDS, carry, choice, out), accumulator
+    return game.conclude(play, key, NO_WORLDS, carry, choice, out, clock_fields), accumulator

@@ -42,7 +42,7 @@ from maskless.training.program import stack_runs
 HOST_ENVS = 32
 """Episodes under way at a time in a Gymnasium environment, each with a game in memory."""
 
-WITHOUT_ORACLE = "evaluate it with --masks predicted none"
+WITHOUT_ORACLE = "evaluate it with --masks predicted none, or without --masks"
 """What to do in an environment that has no masks."""
 
 Report = Callable[[int, str], None]
@@ -56,6 +56,16 @@ def no_report(done: int, what: str) -> None:
 def default_envs(env: Environment, inside_jax: int) -> int:
     """The default number of parallel episodes."""
     return HOST_ENVS if env.runs_on_host else inside_jax
+
+
+def refusing(env: Environment, on_invalid: str | None) -> Environment:
+    """The environment, which is not asked to take invalid actions if `on_invalid` says what they
+    bring instead: for those of Gymnasium's that raise at them."""
+    if on_invalid is None:
+        return env
+    if not env.runs_on_host:
+        raise MasklessError(f"{env.id} takes every action: on_invalid is for Gymnasium's worlds.")
+    return env.refusing(on_invalid)  # type: ignore[attr-defined]
 
 
 def check_oracle(env: Environment, advice: str) -> None:
@@ -73,14 +83,20 @@ def make_player(
     overrule: Overrule | None = None,
     fold: Fold = no_fold,
     one_episode: bool = False,
+    clock_fields: tuple[str, ...] | None = None,
 ) -> Player:
     """The player for this kind of environment.
 
     `greedy`: always the most probable action. `overrule`: the overrides of the policy. `fold` gets
     every step. `one_episode`: only the first one of every environment counts, so that no levels are
-    made for others.
+    made for others. `clock_fields`: in place of the environment's (`Environment.clock_fields`).
     """
-    how: dict[str, Any] = {"greedy": greedy, "overrule": overrule, "fold": fold}
+    how: dict[str, Any] = {
+        "greedy": greedy,
+        "overrule": overrule,
+        "fold": fold,
+        "clock_fields": clock_fields,
+    }
     if env.runs_on_host:
         from maskless.evaluation.gymnasium_player import GymnasiumPlayer  # needs Gymnasium
 
@@ -190,14 +206,16 @@ def play_runs(
     per_env: int,
     greedy: bool = False,
     seed: int = 0,
+    max_steps: int | None = None,
     report: Report = no_report,
 ) -> EpisodeRecord:
     """The record of every run under every source of masks. [runs, sources, envs, episodes]
 
-    `envs`: episodes under way at a time; `per_env`: how many each environment plays.
+    `envs`: episodes under way at a time; `per_env`: how many each environment plays; `max_steps`:
+    after so many, what is still being played is counted as it stands.
     """
     if runs.env.runs_on_host:
-        return _play_one_by_one(runs, sources, envs, per_env, greedy, seed, report)
+        return _play_one_by_one(runs, sources, envs, per_env, greedy, seed, max_steps, report)
     one_episode = per_env == 1
     player = BatchedPlayer(
         VectorEnv(runs.env, envs, pool_size=1 if one_episode else None),
@@ -208,11 +226,12 @@ def play_runs(
         seed=seed,
         greedy=greedy,
         overrule=runs.overrule,
+        clock_fields=runs.clock_fields,
         refresh=not one_episode,
     )
     params = stack_runs([run.params for run in runs.runs])
     thresholds = jnp.stack([as_array(run.thresholds) for run in runs.runs])
-    return player.play(params, thresholds, report=report)[0]
+    return player.play(params, thresholds, max_steps=max_steps, report=report)[0]
 
 
 def _play_one_by_one(
@@ -222,16 +241,21 @@ def _play_one_by_one(
     per_env: int,
     greedy: bool,
     seed: int,
+    max_steps: int | None,
     report: Report,
 ) -> EpisodeRecord:
     """The same where worlds cannot be copied."""
     records: list[EpisodeRecord] = []
-    with make_player(runs.env, envs, runs.net, greedy=greedy, overrule=runs.overrule) as player:
+    how: dict[str, Any] = {"overrule": runs.overrule, "clock_fields": runs.clock_fields}
+    with make_player(runs.env, envs, runs.net, greedy=greedy, **how) as player:
         for run in runs.runs:
             for source in sources:
-                play = player.begin(seed + run.seed, per_env)
+                play, steps = player.begin(seed + run.seed, per_env), 0
                 while not (finished := np.asarray(play.record.finished)).all():
+                    if max_steps is not None and steps >= max_steps:
+                        break
                     play, _ = player.advance(run.params, play, source, as_array(run.thresholds))
+                    steps += game.STEPS
                     done = len(records) * envs * per_env + int(finished.sum())
                     report(done, f"{run.name}, seed {run.seed}")
                 records.append(jax.device_get(play.record))

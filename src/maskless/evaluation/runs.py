@@ -1,6 +1,7 @@
 """Trained runs and policy artifacts, from memory or from their folders: what is evaluated."""
 
 import dataclasses
+import os.path
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,19 +11,23 @@ import jax
 import jax.numpy as jnp
 
 from maskless import policy as policies
+from maskless.artifact.folder import ABOUT_FILE, STUDENT, find_policy, naming, read_about
 from maskless.conditions import condition
 from maskless.config import Config
-from maskless.envs import Environment, make
+from maskless.envs import Environment
 from maskless.envs.resolve import OBJECT, as_environment
+from maskless.envs.trust import make_named_in_file, names_code
 from maskless.errors import MasklessError
 from maskless.nets import AnyNetwork
+from maskless.nets.deployable import Deployable
 from maskless.policy.acting import Policy
-from maskless.policy.artifact import ABOUT_FILE, read_artifact
+from maskless.policy.artifact import read_artifact
+from maskless.policy.networks import acting_net
 from maskless.policy.observations import Field, fields_of
 from maskless.policy.overrides import Override, Overruling
 from maskless.training import checkpoints
-from maskless.training.folder import identity_of, read_config, read_description, run_folder
-from maskless.training.request import env_and_net
+from maskless.training.folder import CONFIG_FILE, find_runs, identity_of, read_config
+from maskless.training.request import env_and_net, given_environment
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +46,12 @@ class EvaluatedRun:
     """For each action, the probability above which it is predicted valid; None: it always is."""
     has_classifier: bool
     """False: the validity head was never trained."""
+    has_clone: bool = False
+    """Whether there is a trained head that acts without any mask (`Heads.clone`)."""
     overrides: tuple[Override, ...] = ()
     """Of an artifact: the rules that a person added."""
+    clock_fields: tuple[str, ...] | None = None
+    """Of an artifact: what its memory of failures leaves out; None: what the environment says."""
 
     def thresholds_by_name(self, actions: Sequence[str]) -> float | dict[str, float | None]:
         """The threshold where all actions have the same, otherwise one for each."""
@@ -66,6 +75,12 @@ class Runs:
     """None: in memory only."""
 
     @property
+    def clock_fields(self) -> tuple[str, ...]:
+        """What changes by itself, so that a memory of failures leaves it out."""
+        own = self.runs[0].clock_fields
+        return self.env.clock_fields if own is None else own
+
+    @property
     def overrule(self) -> Overruling | None:
         """The overrides, for the player. Only artifacts have some, and these are played alone."""
         rules = self.runs[0].overrides
@@ -74,18 +89,9 @@ class Runs:
         return Overruling(rules, tuple(self.env.action_names), tuple(fields_of(self.env)))
 
 
-def find_runs(folder: Path) -> list[tuple[Path, str, int]]:
-    """(folder, condition, seed) of the run in `folder`, or of all runs of the training there."""
-    config = read_config(folder)
-    description = read_description(folder)
-    if "condition_name" in description:
-        return [(folder, description["condition_name"], description["seed"])]
-    return [(run_folder(folder, run), *run) for run in config.runs]
-
-
 def is_artifact(folder: Path) -> bool:
     """Whether this very folder (and not its `policy`) is a policy artifact."""
-    return (folder / ABOUT_FILE).is_file()
+    return os.path.isfile(folder / ABOUT_FILE)
 
 
 def load_runs(
@@ -94,23 +100,38 @@ def load_runs(
     net: Any = None,
     encoder: Any = None,
     *,
+    finished: bool = True,
+    trust: bool = False,
     warn: Callable[[str], None] = warnings.warn,
 ) -> Runs:
     """The artifact in `folder`; or the run there, or all runs of the training there, each at its
     newest checkpoint.
 
     `env`: an environment of the same observations and actions, in place of the one trained in.
-    Where training was given objects, `env`, `net` and `encoder` are those.
+    Where training was given objects, `env`, `net` and `encoder` are those. `finished`: with their
+    students, if all runs have one. `trust`: import what the folder names (`maskless.envs.trust`).
     """
     folder = Path(folder)
     if is_artifact(folder):
-        return _load_artifact(folder, env, net, encoder)
+        return _load_artifact(folder, env, net, encoder, trust)
     config = read_config(folder)
-    another = None if env is None else as_environment(env)
-    as_object = config.env.startswith(OBJECT)
-    home, network = env_and_net(config, another if as_object else None, net, encoder)
-    if another is not None and not as_object:
+    another = None if env is None else given_environment(config, env)
+    # What the folder names is made as well, to compare, unless that is not to be imported.
+    alone = config.env.startswith(OBJECT) or (
+        not trust and names_code(config.env, config.env_options)
+    )
+    file = folder / CONFIG_FILE
+    home, network = env_and_net(
+        config, another if alone else None, net, encoder, file=file, trust=trust
+    )
+    unmade = alone and not config.env.startswith(OBJECT) and another is not None
+    home_id = config.env if unmade and env != config.env else home.id
+    if another is not None and not alone:
         check_fit(home.action_names, fields_of(home), another)
+    students = finished_runs(folder, config, home, network, net, encoder) if finished else []
+    if students:
+        runs = [run for _, run in students]
+        return Runs(config, another or home, students[0][0], runs, home_id, folder)
     like = {"params": parameter_shapes(network, home)}
     runs = []
     for place, name, seed in find_runs(folder):
@@ -123,16 +144,76 @@ def load_runs(
             like,
             identity=identity_of(config, (name, seed)),
             part=True,
+            finite="params",
             warn=warn,
         )
         chosen = condition(name)
         thresholds = (chosen.threshold,) * home.num_actions
         runs.append(
             EvaluatedRun(
-                place, name, seed, update, state["params"], thresholds, chosen.has_classifier
+                folder=place,
+                name=name,
+                seed=seed,
+                update=update,
+                params=state["params"],
+                thresholds=thresholds,
+                has_classifier=chosen.has_classifier,
+                has_clone=chosen.has_clone,
             )
         )
-    return Runs(config, another or home, network, runs, home.id, folder)
+    return Runs(config, another or home, network, runs, home_id, folder)
+
+
+def finished_runs(
+    folder: Path, config: Config, env: Environment, network: AnyNetwork, net: Any, encoder: Any
+) -> list[tuple[Deployable, EvaluatedRun]]:
+    """The runs with their students, if all have one (`maskless.finish`): a checkpoint has none.
+    `env`, `network`: of the configuration; `net`, `encoder`: those of the user's own."""
+    students: list[tuple[Deployable, EvaluatedRun]] = []
+    deployable, expected = None, None
+    for place, name, seed in find_runs(folder):
+        if not is_artifact(place / "policy"):
+            return []
+        policy = find_policy(place)
+        with naming(policy):
+            entry = read_about(policy)["net"]
+        if STUDENT not in entry:
+            return []
+        artifact = read_artifact(policy, net, encoder)
+        if deployable is None:
+            how = {
+                "width": artifact.net.student_width,
+                "comparisons": artifact.net.comparisons,
+            }
+            deployable = Deployable.of(acting_net(network), env.num_actions, **how)
+            expected = parameter_shapes(deployable, env)
+        _check_student(policy, artifact.params, expected)
+        run = EvaluatedRun(
+            folder=place,
+            name=name,
+            seed=seed,
+            update=config.updates,
+            params=artifact.params,
+            thresholds=(condition(name).threshold,) * env.num_actions,
+            has_classifier=True,
+            has_clone=True,
+        )
+        students.append((deployable, run))
+    return students
+
+
+def _check_student(place: Path, params: Any, expected: Any) -> None:
+    """Refuses a policy with a student that is not of this training: all runs play together."""
+
+    def sizes(tree: Any) -> Any:
+        return jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), tree)
+
+    if sizes(params) != sizes(expected):
+        raise MasklessError(
+            f"The policy {place} is not one of this training, or was finished otherwise than its"
+            " other runs: name its folder to use it alone, or finish the training again"
+            " (maskless finish)."
+        )
 
 
 def parameter_shapes(net: AnyNetwork, env: Environment) -> Any:
@@ -148,9 +229,9 @@ def parameter_shapes(net: AnyNetwork, env: Environment) -> Any:
     )
 
 
-def _load_artifact(folder: Path, env: Any, net: Any, encoder: Any) -> Runs:
+def _load_artifact(folder: Path, env: Any, net: Any, encoder: Any, trust: bool) -> Runs:
     policy = policies.load(folder, net=net, encoder=encoder)
-    world = environment_of(folder, policy, env)
+    world = environment_of(folder, policy, env, trust=trust)
     check_fit(policy.action_names, policy.fields, world)
     config, name, seed = _run_around(folder) or (None, "policy", 0)
     run = EvaluatedRun(
@@ -161,32 +242,48 @@ def _load_artifact(folder: Path, env: Any, net: Any, encoder: Any) -> Runs:
         params=policy.params,
         thresholds=policy.artifact.thresholds,
         has_classifier=policy.artifact.classifier,
+        has_clone=policy.artifact.clone,
         overrides=policy.overrides,
+        clock_fields=policy.artifact.clock_fields,
     )
     return Runs(config, world, policy.net, [run], policy.artifact.about["env"], folder)
 
 
-def environment_of(run: Path, policy: Policy, env: Any = None) -> Environment:
+def environment_of(
+    run: Path, policy: Policy, env: Any = None, *, trust: bool = False
+) -> Environment:
     """The environment a policy was trained in, with its options where its run's folder has them;
-    or `env`."""
+    or `env`. `trust`: import what the folder names (`maskless.envs.trust`)."""
     if env is not None:
         return as_environment(env)
-    around = _run_around(run)
-    if around is not None:
-        return make(around[0].env, **around[0].env_options)
-    return make(policy.artifact.about["env"])
+    for place in _places(run):
+        if (config := _config_of_one_run(place)) is not None:
+            file = place / CONFIG_FILE
+            return make_named_in_file(config.env, config.env_options, file=file, trust=trust)
+    file = find_policy(run) / ABOUT_FILE
+    return make_named_in_file(policy.artifact.about["env"], {}, file=file, trust=trust)
 
 
 def _run_around(folder: Path) -> tuple[Config, str, int] | None:
-    """Configuration, condition and seed of the run in `folder` or around it."""
-    for place in (folder, folder.parent):
-        try:
-            config, runs = read_config(place), find_runs(place)
-        except MasklessError:  # no training, or some other program's file
-            continue
-        if len(runs) == 1:
-            return config, *runs[0][1:]
+    """Configuration, condition and seed of the run around an artifact."""
+    for place in _places(folder):
+        if (config := _config_of_one_run(place)) is not None:
+            return config, *find_runs(place)[0][1:]
     return None
+
+
+def _places(folder: Path) -> list[Path]:
+    """Where the config.json of a run may be. Inside an artifact there is none: it would be from
+    whoever packed it."""
+    return [folder.parent] if is_artifact(folder) else [folder, folder.parent]
+
+
+def _config_of_one_run(place: Path) -> Config | None:
+    try:
+        config, runs = read_config(place), find_runs(place)
+    except MasklessError:  # no training, or some other program's file
+        return None
+    return config if len(runs) == 1 else None
 
 
 def check_fit(action_names: Sequence[str], fields: Sequence[Field], env: Environment) -> None:
@@ -210,7 +307,11 @@ def stale_artifact_warnings(runs: Sequence[EvaluatedRun | Any]) -> list[str]:
     for policy in [folder / "policy" for folder in folders if not is_artifact(folder)]:
         if not is_artifact(policy):
             continue
-        artifact = read_artifact(policy)
+        try:
+            artifact = read_artifact(policy)
+        except MasklessError as error:  # what was played is not lost for that
+            warnings.append(str(error))
+            continue
         changes = ["calibrated thresholds"] * (artifact.about.get("thresholds") is not None)
         changes += ["overrides"] * bool(artifact.overrides)
         if changes:

@@ -91,6 +91,7 @@ class EpisodeSampler:
             overrule=rules,
             fold=self._fold,
             one_episode=True,
+            clock_fields=policy.artifact.clock_fields,
         )
 
     def play(

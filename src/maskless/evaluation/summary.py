@@ -1,4 +1,4 @@
-"""What a trained policy is worth under oracle, predicted and no masks.
+"""What a trained policy is worth under oracle, predicted and no masks, and by its clone.
 
     evaluation = maskless.evaluate("runs/X", episodes=10_240)
     evaluation.runs[0].masks["predicted"].mean_return
@@ -7,6 +7,8 @@
 All runs and all modes play at once, in one compiled program. The modes of a run share their keys:
 the same levels and the same dice. `untrained` is the mode of a validity head that was never
 trained: a run without a classifier has no predicted masks, so that its `predicted` is `none`.
+Under `predicted` masks and by the `clone`, what has just failed is not repeated
+(`maskless.failures`); `predicted-forgetful` and `clone-forgetful` are the controls without that.
 
 A run is played as it was trained: its newest checkpoint, and the threshold of its condition. A
 policy artifact ("runs/X/masked-kl/seed-0/policy") is played as it is deployed: `predicted` masks
@@ -14,15 +16,16 @@ are made with its calibrated thresholds and its overrides.
 """
 
 import dataclasses
-import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from maskless import statistics
 from maskless.envs import Environment
-from maskless.errors import MasklessError, UnknownNameError
+from maskless.errors import MasklessError, UnknownNameError, require
 from maskless.evaluation.episodes import MASKS, EpisodeRecord, Masks, mask_source
 from maskless.evaluation.player import (
     WITHOUT_ORACLE,
@@ -31,9 +34,19 @@ from maskless.evaluation.player import (
     default_envs,
     no_report,
     play_runs,
+    refusing,
 )
 from maskless.evaluation.runs import EvaluatedRun, Runs, load_runs
-from maskless.files import write_json
+from maskless.files import (
+    MissingError,
+    Number,
+    Size,
+    UnreadableError,
+    check_type,
+    read_json,
+    slug,
+    write_json,
+)
 from maskless.provenance import provenance
 from maskless.training.program import of_run
 
@@ -41,8 +54,6 @@ EVALUATION_FILE = "evaluation.json"
 UNTRAINED = "untrained"
 ENVS = 64
 """Episodes of an artifact that are under way at a time, unless its run says otherwise."""
-RESAMPLES = 1000
-"""Of the bootstrap interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +79,9 @@ class Summary:
     """Share of wrong entries in the masks that the validity head predicts."""
     fallback_rate: float
     """Share of steps in which the applied mask allowed nothing and was ignored."""
+    stuck_share: float = math.nan
+    """Share of steps that repeated an action which had just failed: after which, in the same
+    episode, the observation was still the same. nan: not measured (an evaluation from before)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +112,22 @@ class RunEvaluation:
     (None: always)."""
     overrides: tuple[str, ...] = ()
     """Rules that were applied after that."""
+    clone: bool = False
+    """Whether it has a head that acts without masks."""
+
+    @property
+    def recovered(self) -> dict[str, float]:
+        """For every kind of masks, the share of what the oracle's masks are worth; empty where
+        they are worth nothing, or were not compared with `none`."""
+        returns = {name: summary.mean_return for name, summary in self.masks.items()}
+        oracle, floor = returns.get("oracle"), returns.get("none")
+        if oracle is None or floor is None:
+            return {}
+        shares = {name: recovered(found, oracle, floor) for name, found in returns.items()}
+        return {name: share for name, share in shares.items() if share is not None}
 
     def to_json(self) -> dict[str, Any]:
-        content = dataclasses.asdict(self)
+        content = dataclasses.asdict(self) | {"recovered": self.recovered}
         del content["folder"]
         return content
 
@@ -143,11 +170,14 @@ class Evaluation:
 
     def save(self) -> list[Path]:
         """Writes evaluation.json into the folder of each run, and of the training; what was played
-        elsewhere is beside it, as evaluation-ENV.json."""
+        elsewhere is beside it, as evaluation-ENV.json, and greedy play as
+        evaluation-greedy.json."""
         if self.folder is None:
             raise MasklessError("These runs are in memory only: save the training first.")
-        where = self.env.replace(":", "-")
-        file = f"evaluation-{where}.json" if self.elsewhere else EVALUATION_FILE
+        parts = [slug(self.env)] if self.elsewhere else []
+        parts += ["greedy"] if self.settings["greedy"] else []
+        base = Path(EVALUATION_FILE)
+        file = "-".join([base.stem, *parts]) + base.suffix
         origin = {"provenance": provenance()}
         by_folder = {
             run.folder: dataclasses.replace(self, folder=run.folder, runs=[run])
@@ -156,46 +186,62 @@ class Evaluation:
         }
         by_folder.setdefault(self.folder, self)
         for folder, evaluation in by_folder.items():
-            write_json(folder / file, _without_nan(evaluation.to_json() | origin))
+            write_json(folder / file, evaluation.to_json() | origin)
         return [folder / file for folder in by_folder]
 
 
 def read_evaluation(folder: Path) -> Evaluation | None:
     """What `save` wrote into a folder; None when nothing was evaluated there."""
     path = folder / EVALUATION_FILE
-    if not path.exists():
-        return None
     try:
-        content = json.loads(path.read_text())
-        runs = [
-            RunEvaluation(
-                **run
-                | {
-                    "folder": folder,
-                    "masks": _summaries(run["masks"]),
-                    "overrides": tuple(run.get("overrides", ())),
-                }
-            )
-            for run in content["runs"]
-        ]
-        names = tuple(content["achievement_names"])
-        return Evaluation(folder, content["env"], names, content["settings"], runs)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise MasklessError(f"{path} is damaged ({error}): evaluate the run again.") from error
+        saved = read_json(path, _Saved)
+        check_type(saved["settings"], _Settings)
+        runs = [_run_evaluation(folder, run) for run in saved["runs"]]
+        require(bool(runs), "it has no runs")
+    except MissingError:
+        return None
+    except MasklessError as error:
+        reason = error.reason if isinstance(error, UnreadableError) else str(error).rstrip(".")
+        raise MasklessError(f"{path} is damaged ({reason}): evaluate the run again.") from error
+    names = tuple(saved["achievement_names"])
+    return Evaluation(folder, saved["env"], names, saved["settings"], runs)
 
 
-def _summaries(masks: dict[str, dict[str, Any]]) -> dict[str, Summary]:
-    def known(number: Any) -> Any:
-        return float("nan") if number is None else number
+class _Saved(TypedDict):
+    """What evaluation.json holds."""
 
-    return {
-        name: Summary(**{key: known(x) for key, x in numbers.items()})
-        for name, numbers in masks.items()
+    env: str
+    achievement_names: list[str]
+    settings: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+
+class _Settings(TypedDict):
+    """Of the settings, what a report shows."""
+
+    episodes: Size
+    greedy: bool
+
+
+def _run_evaluation(folder: Path, run: dict[str, Any]) -> RunEvaluation:
+    """One of the runs in evaluation.json, where null stands for what is not known."""
+    check_type(run.get("masks"), dict[str, dict[str, Number | None]])
+    known = {
+        mode: {name: math.nan if x is None else x for name, x in numbers.items()}
+        for mode, numbers in run["masks"].items()
     }
+    rest = {name: value for name, value in run.items() if name != "recovered"}
+    return check_type(rest | {"folder": folder, "masks": known}, RunEvaluation)
 
 
 def evaluate(
-    folder: str | Path, *, env: Any = None, net: Any = None, encoder: Any = None, **how: Any
+    folder: str | Path,
+    *,
+    env: Any = None,
+    net: Any = None,
+    encoder: Any = None,
+    trust: bool = False,
+    **how: Any,
 ) -> Evaluation:
     """Plays complete episodes of every run in `folder` under each kind of mask.
 
@@ -204,33 +250,40 @@ def evaluate(
     `folder` is one run's (runs/X/masked/seed-0), a whole training's (runs/X), or an artifact's
     (runs/X/masked/seed-0/policy). `env`: another environment than the one trained on, with the
     same observations and actions; it, `net` and `encoder` must be given where training was given
-    objects.
+    objects. `trust`: an environment that the folder names is imported, if need be (docs/trust.md).
     `how`: what `evaluate_runs` takes.
     """
-    return evaluate_runs(load_runs(Path(folder), env, net, encoder), **how)
+    return evaluate_runs(load_runs(Path(folder), env, net, encoder, trust=trust), **how)
 
 
 def evaluate_runs(
     runs: Runs,
     *,
-    masks: Sequence[str] = MASKS,
+    masks: Sequence[str] | None = None,
     episodes: int = 1024,
     num_envs: int | None = None,
     greedy: bool = False,
     seed: int = 0,
+    max_steps: int | None = None,
+    on_invalid: str | None = None,
     report: Report = no_report,
 ) -> Evaluation:
     """Plays at least `episodes` complete episodes of every run under each of `masks`.
 
-    `num_envs`: how many episodes of a run are under way at a time; by default as many as in
-    training. `greedy`: always the most probable action. `report`: is told how many are done.
+    `masks`: of `evaluation.episodes.MASKS`; None: `default_masks`. `num_envs`: how many episodes of
+    a run are under way at a time; by default as many as in training. `greedy`: always the most
+    probable action. `max_steps`: of each environment; what is still being played then is counted
+    as it stands. `on_invalid`: for Gymnasium environments that raise at invalid actions, what these
+    bring instead ("noop", "end", "penalty=-0.1"). `report`: is told how many are done.
     """
+    runs = dataclasses.replace(runs, env=refusing(runs.env, on_invalid))
+    masks = default_masks(runs) if masks is None else masks
     for name in masks:
         if name not in MASKS:
             raise UnknownNameError("masks", name, MASKS)
     if episodes < 1 or (num_envs is not None and num_envs < 1) or not masks:
         raise MasklessError("An evaluation needs at least one episode, environment and mask mode.")
-    played = _masks_to_play(runs, masks)
+    played = masks_to_play(runs, masks)
     if "oracle" in played:
         check_oracle(runs.env, WITHOUT_ORACLE)
     as_trained = ENVS if runs.config is None else runs.config.ppo.num_envs
@@ -243,6 +296,7 @@ def evaluate_runs(
         per_env=per_env,
         greedy=greedy,
         seed=seed,
+        max_steps=max_steps,
         report=report,
     )
     evaluations = [
@@ -256,18 +310,43 @@ def evaluate_runs(
         "greedy": greedy,
         "seed": seed,
     }
+    optional = {"max_steps": max_steps, "on_invalid": on_invalid}
+    settings |= {name: value for name, value in optional.items() if value is not None}
     elsewhere = runs.env.id != runs.home
     env = runs.env.id if elsewhere or runs.config is None else runs.config.env
     names = tuple(runs.env.achievement_names)
     return Evaluation(runs.folder, env, names, settings, evaluations, elsewhere)
 
 
-def _masks_to_play(runs: Runs, masks: Sequence[str]) -> list[Masks]:
+def default_masks(runs: Runs) -> list[Masks]:
+    """All kinds of masks that these runs can act under, with the control of predicted masks."""
+    predicts = any(run.has_classifier for run in runs.runs)
+    cloned = any(run.has_clone for run in runs.runs)
+    asked: dict[Masks, bool] = {
+        "oracle": runs.env.has_masks,
+        "predicted": True,
+        "predicted-forgetful": predicts,
+        "clone": cloned,
+        "none": True,
+    }
+    return [name for name, chosen in asked.items() if chosen]
+
+
+def masks_to_play(runs: Runs, masks: Sequence[str]) -> list[Masks]:
     """Which kinds of masks answer for every run: see `untrained`."""
     needed = set(masks)
-    if "predicted" in masks and not all(run.has_classifier for run in runs.runs):
+    if needed & _PREDICTED and not all(run.has_classifier for run in runs.runs):
         needed.add("none")
+    if needed & _CLONED and not any(run.has_clone for run in runs.runs):
+        raise MasklessError(
+            "None of these runs has a clone, which acts without masks: train one (masked-clone, or"
+            " `maskless finish`), or leave it out of the masks."
+        )
     return [name for name in MASKS if name in needed]
+
+
+_PREDICTED = {"predicted", "predicted-forgetful"}
+_CLONED = {"clone", "clone-forgetful"}
 
 
 def _evaluation_of(
@@ -282,9 +361,14 @@ def _evaluation_of(
         name: summarise(of_run(record, number), env.num_actions)
         for number, name in enumerate(played)
     }
-    chosen = {name: summaries[name] for name in masks}
-    if "predicted" in masks and not run.has_classifier:
-        chosen |= {"predicted": summaries["none"], UNTRAINED: summaries["predicted"]}
+    chosen: dict[str, Summary] = {name: summaries[name] for name in MASKS if name in masks}
+    if not run.has_clone:
+        chosen = {name: x for name, x in chosen.items() if name not in _CLONED}
+    if not run.has_classifier and (asked := [x for x in chosen if x in _PREDICTED]):
+        # Both are none, and the head that nothing has trained is beside them.
+        untrained = chosen[asked[-1]]
+        chosen.pop("predicted-forgetful", None)
+        chosen |= {"predicted": summaries["none"], UNTRAINED: untrained}
     return RunEvaluation(
         folder=run.folder,
         condition=run.name,
@@ -294,6 +378,7 @@ def _evaluation_of(
         masks=chosen,
         thresholds=run.thresholds_by_name(env.action_names),
         overrides=tuple(map(str, run.overrides)),
+        clone=run.has_clone,
     )
 
 
@@ -301,11 +386,11 @@ def summarise(record: EpisodeRecord, num_actions: int) -> Summary:
     """The numbers of one record. [envs, episodes]"""
     returns = np.asarray(record.returns, np.float64).ravel()
     steps = float(record.lengths.sum())
-    low, high = bootstrap_interval(returns)
+    low, high = statistics.bootstrap_interval(returns)
     return Summary(
         episodes=len(returns),
         mean_return=float(returns.mean()),
-        standard_error=standard_error(returns),
+        standard_error=statistics.standard_error(returns),
         low=low,
         high=high,
         length=steps / len(returns),
@@ -315,31 +400,17 @@ def summarise(record: EpisodeRecord, num_actions: int) -> Summary:
         changed_share=float(record.changed.sum() / steps),
         mask_errors=float(record.wrong.sum() / (steps * num_actions)),
         fallback_rate=float(record.fallbacks.sum() / steps),
+        stuck_share=float(record.stuck.sum() / steps),
     )
 
 
-def standard_error(values: np.ndarray) -> float:
-    """Of the mean; nan for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-
-
-def bootstrap_interval(values: np.ndarray, *, coverage: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap of the mean: the same values always give the same interval."""
-    random = np.random.default_rng(0)
-    means = [random.choice(values, len(values)).mean() for _ in range(RESAMPLES)]
-    low, high = np.quantile(means, [(1 - coverage) / 2, (1 + coverage) / 2])
-    return float(low), float(high)
+def recovered(mean_return: float, oracle: float, floor: float) -> float | None:
+    """The share of what the oracle's masks are worth: 0 for the floor (the return without masks,
+    say), 1 for the oracle's return, whatever the sign of returns. None: they are worth nothing."""
+    worth = oracle - floor
+    return (mean_return - floor) / worth if worth > 0 else None
 
 
 def _spread(means: list[float]) -> Spread:
     deviation = float(np.std(means, ddof=1)) if len(means) > 1 else float("nan")
     return Spread(len(means), float(np.mean(means)), deviation, min(means), max(means))
-
-
-def _without_nan(content: Any) -> Any:
-    """JSON has no nan: it becomes null."""
-    if isinstance(content, dict):
-        return {name: _without_nan(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and content != content else content

@@ -32,6 +32,7 @@ A carry is a pytree whose leaves all begin with the batch axis. `nets.check_netw
 sentence what does not fit.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from maskless.errors import MasklessError
+from maskless.nets.clone import Clone
 from maskless.nets.encoders import Encoder
 from maskless.nets.heads import Heads, complete
 
@@ -58,6 +60,10 @@ class Network(nn.Module):
     width: int = 512
     precision: str = "float32"
     """What the layers compute in. Weights, memories and outputs are float32 always."""
+    cloned: bool = False
+    """Whether there is a second policy head that needs no mask (`Heads.clone`)."""
+    uncertain: bool = False
+    """Whether the validity logits are raised where the classifier is not sure."""
 
     recurrent: ClassVar[bool] = True
     """False: nothing is remembered, so that samples may be shuffled in time."""
@@ -83,6 +89,13 @@ class Network(nn.Module):
     ) -> tuple[Carry, Heads]:
         """`reset[t]` True: a new episode starts at t, and nothing from before matters."""
         raise NotImplementedError
+
+    def add_clone(self, heads: Heads, obs: PyTree[Array]) -> Heads:
+        """The heads with those of a clone, if there is one. Called inside `__call__`."""
+        if not self.cloned:
+            return heads
+        clone = Clone(self.num_actions, self.encoder, self.width, self.dtype, name="clone")
+        return dataclasses.replace(heads, clone=clone(obs, heads))
 
 
 def is_recurrent(net: Any) -> bool:

@@ -39,6 +39,8 @@ def check_network(net: Any, num_actions: int, observation_shapes: PyTree) -> Non
         )
     one_each = {"value": (), "intrinsic_value": ()}
     one_per_action = {"logits": (num_actions,), "validity": (num_actions,)}
+    if heads.clone is not None:
+        one_per_action["clone"] = (num_actions,)
     vectors = {"features": ("n",), "hidden": ("n",)}
     for head, last_axes in (one_each | one_per_action | vectors).items():
         array, shape = getattr(heads, head), (time, batch, *last_axes)

@@ -12,30 +12,22 @@ from typing import Any, ClassVar, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Integer
 
 from maskless import kernels
+from maskless.artifact.glyphs import (
+    BLSTATS_SCALES,
+    CROP,
+    FIELDS,
+    GLYPH_IDS,
+    GLYPHS_IN_USE,
+    NUM_BLSTATS,
+    NUM_MESSAGES,
+)
 from maskless.errors import MasklessError
 from maskless.nets.encoders import Encoder
 from maskless.nets.layers import Weights, linear, linear_relu
 from maskless.nets.orthogonal import orthogonal
-
-CROP, NUM_BLSTATS, NUM_MESSAGES = 9, 27, 42
-GLYPH_IDS = 50
-"""Rows of the embedding: room for glyphs that are still to come."""
-GLYPHS_IN_USE = 24
-"""One-hots have room for these only. The games show no others, and others would give zeros."""
-
-# About the largest number each entry of blstats takes in our games (order: see
-# `minihax.Observation`). Fixed scales keep neighbouring squares and single hit points apart, which
-# a logarithm blurs; what grows beyond them, as the turn does in a long game, stays at 1 (or -1).
-# fmt: off
-_BLSTATS_SCALES = np.array([
-    80, 21, 25, 125, 25, 25, 25, 25, 25, 1000, 20, 20, 10, 1000,
-    20, 20, 10, 30, 30, 1000, 1000, 6, 5, 10, 10, 8192, 1,
-], np.float32)
-# fmt: on
 
 
 class GlyphObservation(NamedTuple):
@@ -45,9 +37,6 @@ class GlyphObservation(NamedTuple):
     blstats: Any
     message: Any
     previous_action: Any
-
-
-FIELDS = GlyphObservation._fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +198,7 @@ class BlstatsEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, blstats: Integer[Array, "... 27"]) -> Float[Array, "... 155"]:
-        scaled = jnp.clip(blstats / _BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
+        scaled = jnp.clip(blstats / BLSTATS_SCALES, -1.0, 1.0).astype(self.dtype or jnp.float32)
         kernel, bias = Weights(scaled.shape[-1], 128, name="Dense_0")()
         return jnp.concatenate([linear_relu(scaled, kernel, bias), scaled], axis=-1)
 

@@ -42,7 +42,8 @@ class GRU(Network):
         carry, features = GRULayer(self.width, name="gru", dtype=self.dtype)(carry, embedded, reset)
         trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=self.dtype)
         actor, critic = trunk(name="actor")(features), trunk(name="critic")(features)
-        return carry, Outputs(self.num_actions, name="heads")(features, actor, critic)
+        heads = Outputs(self.num_actions, self.uncertain, name="heads")(features, actor, critic)
+        return carry, self.add_clone(heads, obs)
 
 
 class GRULayer(nn.Module):

@@ -20,7 +20,7 @@ SMALL_GAIN = 0.01
 @struct.dataclass
 class Heads:
     """The outputs of a network; all [time, batch, ...]. A network of yours may leave out the last
-    two: `complete` fills them in."""
+    three: `complete` fills in what is needed."""
 
     logits: Float[Array, "time batch actions"]
     """Of the policy, before any mask."""
@@ -33,6 +33,8 @@ class Heads:
     """[time, batch, hidden]: the actor's last hidden layer, which the policy's logits read."""
     intrinsic_value: Any = None
     """[time, batch]: the value of the exploration bonus, for RND."""
+    clone: Any = None
+    """[time, batch, actions]: logits of a policy that needs no mask; None: there is none."""
 
 
 def complete(heads: Heads) -> Heads:
@@ -48,6 +50,8 @@ class Outputs(nn.Module):
     """The last, linear layer of every head, in float32 whatever the layers below compute in."""
 
     num_actions: int
+    uncertain: bool = False
+    """Whether the validity logits are raised where the classifier is not sure."""
 
     @nn.compact
     def __call__(
@@ -59,15 +63,26 @@ class Outputs(nn.Module):
         phi, hidden, critic = (x.astype(jnp.float32) for x in (features, actor, critic))
         kernel, bias = Weights(critic.shape[-1], 2, orthogonal(1.0), name="values")()
         values = two_values(critic, kernel, bias)
+        logits = dense(self.num_actions, SMALL_GAIN, "logits")(hidden)
+        # One independent linear classifier per action: together they are one layer.
+        validity = dense(self.num_actions, SMALL_GAIN, "validity")(phi)
+        if self.uncertain:
+            validity = validity + self._uncertainty(phi)[..., None]
         return Heads(
-            logits=dense(self.num_actions, SMALL_GAIN, "logits")(hidden),
+            logits=logits,
             value=values[..., 0],
-            # One independent linear classifier per action: together they are one layer.
-            validity=dense(self.num_actions, SMALL_GAIN, "validity")(phi),
+            validity=validity,
             features=features,  # in their own dtype: a rollout keeps those of every step
             hidden=actor,
             intrinsic_value=values[..., 1],
         )
+
+    def _uncertainty(self, phi: Float[Array, "time batch features"]) -> Float[Array, "time batch"]:
+        """|(phi, 1) W| with a W that is solved for, and not learned."""
+        inputs = phi.shape[-1] + 1
+        matrix = self.param("uncertainty", nn.initializers.zeros, (inputs, inputs))
+        squares = jnp.square(phi @ matrix[:-1] + matrix[-1])
+        return jax.lax.stop_gradient(jnp.sqrt(jnp.sum(squares, axis=-1)))
 
 
 @kernels.dispatch

@@ -77,5 +77,5 @@ class Hybrid(Network):
         states, x = s5(carry.states, x, reset)
         trunk = partial(Trunk, self.width, layers=2, activation=nn.relu, dtype=dtype)
         actor, critic = trunk(name="actor")(x), trunk(name="critic")(x)
-        heads = Outputs(self.num_actions, name="heads")(x, actor, critic)
-        return HybridCarry(memory, states), heads
+        heads = Outputs(self.num_actions, self.uncertain, name="heads")(x, actor, critic)
+        return HybridCarry(memory, states), self.add_clone(heads, obs)

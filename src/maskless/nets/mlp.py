@@ -32,7 +32,8 @@ class MLP(Network):
         check_sequence(obs, reset)
         actor = self._trunk("actor", obs)
         critic = self._trunk("critic", obs)
-        return carry, Outputs(self.num_actions, name="heads")(actor, actor, critic)
+        heads = Outputs(self.num_actions, self.uncertain, name="heads")(actor, actor, critic)
+        return carry, self.add_clone(heads, obs)
 
     def _trunk(self, name: str, obs: PyTree[Array]) -> Array:
         encoder = Encoded(self.encoder, self.num_actions, dtype=self.dtype, name=f"{name}_encoder")

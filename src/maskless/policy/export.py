@@ -1,8 +1,10 @@
 """One step of a policy as a program for other runtimes, its predicted mask inside.
 
-Inputs: the fields of the observation, for networks with a memory also the carry and `reset`.
-Outputs: `log_probs` (-1e9 where masked), `validity`, `mask`, and the next carry. Everything begins
-with the batch axis. The caller draws the action and passes the carry on.
+Inputs: the fields of the observation; `allowed`, what may be chosen at all; `excluded`, what has
+just failed (`RECIPE`); for networks with a memory also the carry and `reset`. Outputs: `log_probs`
+(-1e9 where masked), `validity`, `mask`, `logits` (before any mask), `clone_log_probs` where there
+is a cloned head, and the next carry. Everything begins with the batch axis. The caller draws the
+action and passes the carry on.
 """
 
 import dataclasses
@@ -27,7 +29,18 @@ from maskless.policy.acting import Policy
 
 NEXT = "next_"
 """The output `next_NAME` is the input NAME of the step after."""
+RECIPE = (
+    "allowed: all True, unless you know better. excluded: all False at the start of an episode;"
+    " after each step, first all False if the observation has changed (apart from clock_fields) or"
+    " if excluded[action] was True (then all had been tried), and then excluded[action] = True if"
+    " it has not changed."
+)
+"""What the caller does with the inputs that no network computes. The same as `policy.act` does."""
 TOLERANCE = 1e-4
+_NO_CLASSIFIER = (
+    "No classifier was trained, so that the mask allows all that no rule forbids and that is"
+    " allowed and not excluded; validity means nothing."
+)
 _AT_THRESHOLD = 1e-5
 """So close to a threshold, rounding may decide."""
 
@@ -58,6 +71,9 @@ class StepFunction:
             "outputs": self.outputs,
             "thresholds": policy.artifact.thresholds,
             "overrides": [str(rule) for rule in policy.overrides],
+            "classifier": policy.artifact.classifier,
+            "clock_fields": policy.clock_fields,
+            "recipe": RECIPE if policy.artifact.classifier else f"{RECIPE} {_NO_CLASSIFIER}",
             "carry": self.carry,
         }
         return {name: json.dumps(value) for name, value in about.items()}
@@ -65,7 +81,7 @@ class StepFunction:
 
 def step_function(policy: Policy) -> StepFunction:
     """One step of the policy under its predicted mask, with its weights inside."""
-    start = policy.initial_carry(1)
+    start = policy.net.initial_carry(1)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(start)]
     keystr = jax.tree_util.keystr
     carry_names = tuple(
@@ -74,23 +90,35 @@ def step_function(policy: Policy) -> StepFunction:
     leaves, structure = jax.tree.flatten(start)
     recurrent = getattr(policy.net, "recurrent", True)
     inputs = {f.name: jax.ShapeDtypeStruct(f.shape, f.dtype) for f in policy.fields}
+    per_action = jax.ShapeDtypeStruct((len(policy.action_names),), np.bool_)
+    others = {"allowed": per_action, "excluded": per_action}
     for name, leaf in zip(carry_names, leaves, strict=True):
-        inputs[name] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+        others[name] = jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
     if recurrent:
-        inputs["reset"] = jax.ShapeDtypeStruct((), np.bool_)
-    fields = len(policy.fields)
+        others["reset"] = jax.ShapeDtypeStruct((), np.bool_)
+    for name in inputs.keys() & others.keys():
+        raise MasklessError(f"The observation field {name!r} has the name of another input.")
+    inputs |= others
 
     def call(*arrays: Array) -> tuple[Array, ...]:
-        observed, carried = arrays[:fields], arrays[fields : fields + len(leaves)]
-        reset = arrays[-1] if recurrent else jnp.zeros(observed[0].shape[:1], bool)
-        carry = jax.tree.unflatten(structure, carried)
+        given = dict(zip(inputs, arrays, strict=True))
+        observed = arrays[: len(policy.fields)]
+        reset = given["reset"] if recurrent else jnp.zeros(observed[0].shape[:1], bool)
+        carry = jax.tree.unflatten(structure, [given[name] for name in carry_names])
         carry, heads = policy.forward(policy.params, carry, observed, reset)
-        predicted = policy.predict_mask(observed, heads.validity)
+        how: Any = {"allowed": given["allowed"], "tried": given["excluded"].astype(jnp.int32)}
+        predicted = policy.make_mask(observed, heads.validity, **how)
         log_probs = masking.masked_log_softmax(heads.logits, predicted.mask)
-        return log_probs, predicted.validity, predicted.mask, *jax.tree.leaves(carry)
+        outputs = [log_probs, predicted.validity, predicted.mask, heads.logits]
+        if policy.artifact.clone:
+            free = policy.make_mask(observed, heads.validity, "clone", **how)
+            outputs.append(masking.masked_log_softmax(heads.clone, free.mask))
+        return *outputs, *jax.tree.leaves(carry)
 
-    outputs = ("log_probs", "validity", "mask", *(NEXT + name for name in carry_names))
-    return StepFunction(call, inputs, outputs, carry_names)
+    clone = ["clone_log_probs"] if policy.artifact.clone else []
+    next_carry = [NEXT + name for name in carry_names]
+    names = ("log_probs", "validity", "mask", "logits", *clone, *next_carry)
+    return StepFunction(call, inputs, names, carry_names)
 
 
 def to_stablehlo(policy: Policy) -> bytes:
@@ -175,7 +203,8 @@ def compare(
 ) -> tuple[float, int]:
     """Steps an exported policy beside the native one on random observations, with resets.
 
-    The largest difference of log-probabilities, validities and carries; and how many entries of
+    The largest difference of log-probabilities, validities and carries (relative to numbers above
+    1); and how many entries of
     the masks differ, apart from predictions so close to a threshold that rounding decides.
     """
     rng = np.random.default_rng(seed)
@@ -198,7 +227,9 @@ def compare(
         for name in step.outputs:
             one, other = ours[name][comparable], theirs[name][comparable]
             if name != "mask" and one.size:
-                gap = np.abs(one.astype(np.float64) - other.astype(np.float64))
+                one, other = one.astype(np.float64), other.astype(np.float64)
+                # Large numbers, such as the logits of what is certain, are rounded by their size.
+                gap = np.abs(one - other) / np.maximum(1.0, np.abs(one))
                 difference = max(difference, float(gap.max()))
         carry = {name: theirs[NEXT + name] for name in step.carry}
     return difference, wrong
@@ -253,5 +284,5 @@ def _optional(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MasklessError(
-            f"This needs the package {module}: pip install 'maskless[export]'."
+            f"This needs the package {module}: pip install onnx onnxruntime jax2onnx."
         ) from error

@@ -18,9 +18,12 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, PRNGKeyArray
 
+from maskless.artifact.fields import Field
+from maskless.artifact.folder import POLICY, STUDENT, check_weight
 from maskless.errors import MasklessError, require
 from maskless.nets import ENCODERS, NETS, Encoder, ModuleEncoder, Network, make_net
-from maskless.policy.observations import Field, rebuild
+from maskless.nets.deployable import Deployable
+from maskless.policy.observations import rebuild
 
 CUSTOM = "custom"
 """The name of networks and encoders that are not ours."""
@@ -30,11 +33,18 @@ _LARGEST_OPTION = 2**20
 
 def acting_net(net: Any) -> Any:
     """The network as it acts: the weights are float32, and outside training so is the rest."""
+    if isinstance(net, Deployable):
+        return net.clone(policy=acting_net(net.policy))
     return net.clone(precision="float32") if type(net) in NETS.values() else net
 
 
 def describe_net(net: Any, num_actions: int) -> dict[str, Any]:
     """The entry "net" of policy.json."""
+    if isinstance(net, Deployable):
+        student = {"width": net.student_width}
+        if net.comparisons:  # left out otherwise, as in artifacts from before there were any
+            student["comparisons"] = net.comparisons
+        return describe_net(net.policy, num_actions) | {STUDENT: student}
     name = next((name for name, kind in NETS.items() if type(net) is kind), CUSTOM)
     if name == CUSTOM:
         return {"name": CUSTOM, "class": _class_name(net), "num_actions": num_actions}
@@ -74,6 +84,8 @@ def restore_net(
         net, encoder = None, net  # as `maskless.train` takes it
     if isinstance(encoder, nn.Module):
         encoder = ModuleEncoder(encoder)
+    if STUDENT in entry:
+        return _with_student(entry, num_actions, fields, weights, net, encoder)
     if entry.get("name") == CUSTOM:
         restored = _own_net(entry, num_actions, net, encoder)
     else:
@@ -83,11 +95,49 @@ def restore_net(
             net is None or acting_net(net) == restored,
             f"it was saved from {_short(restored)}, and the network given is {_short(net)}",
         )
+    _check_all_weights(restored, fields, weights)
+    return restored
+
+
+def _check_all_weights(
+    net: Any, fields: tuple[Field, ...], weights: Mapping[str, np.ndarray]
+) -> None:
     try:
-        expected = _expected_weights(restored, fields)
+        expected = _expected_weights(net, fields)
     except TypeError:  # a module of the user's own that has no hash
-        expected = _expected_weights.__wrapped__(restored, fields)
+        expected = _expected_weights.__wrapped__(net, fields)
     _check_weights(weights, expected)
+
+
+def _with_student(
+    entry: Mapping[str, Any],
+    num_actions: int,
+    fields: tuple[Field, ...],
+    weights: Mapping[str, np.ndarray],
+    net: Any,
+    encoder: Any,
+) -> Deployable:
+    """The policy's network as above, and the student beside it."""
+    inner = {name: value for name, value in entry.items() if name != STUDENT}
+    about = entry[STUDENT]
+    width: Any = about.get("width") if isinstance(about, dict) else None
+    sizes = {size for array in weights.values() for size in array.shape}
+    require(
+        type(width) is int and width in sizes, f"no weights have the width {width!r} of its student"
+    )
+    slots: Any = about.get("comparisons", 0)
+    require(
+        type(slots) is int and (slots == 0 or slots in sizes),
+        f"no weights are of the {slots!r} comparisons of its student",
+    )
+    prefix = f"{POLICY}/"
+    of_policy = {
+        name.removeprefix(prefix): x for name, x in weights.items() if name.startswith(prefix)
+    }
+    net = net.policy if isinstance(net, Deployable) else net
+    policy = restore_net(inner, num_actions, fields, of_policy, net, encoder)
+    restored = Deployable.of(policy, num_actions, width=width, comparisons=slots)
+    _check_all_weights(restored, fields, weights)
     return restored
 
 
@@ -137,15 +187,20 @@ def _our_net(
     return net.clone(**_check_options(net, entry.get("options", {})))
 
 
-def _check_options(net: Network, options: Any) -> dict[str, int]:
+def _check_options(net: Network, options: Any) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(net)} - set(_USUAL)
     right = (
         isinstance(options, dict)
         and options.keys() <= known
-        and all(type(x) is int and 1 <= x <= _LARGEST_OPTION for x in options.values())
+        and all(_fits(getattr(net, name), value) for name, value in options.items())
     )
     require(right, f"the options {options!r} are none of its network")
     return options
+
+
+def _fits(usual: Any, value: Any) -> bool:
+    """Switches are switches, and sizes are sizes."""
+    return type(value) is type(usual) and 1 <= value <= _LARGEST_OPTION
 
 
 @functools.lru_cache(maxsize=8)
@@ -172,14 +227,8 @@ def _check_weights(
     if isinstance(expected, str):
         raise MasklessError(expected)
     for name in sorted(expected.keys() | weights.keys()):
-        both = name in weights and name in expected
-        require(both, f"its weights and its network differ in {name!r}")
-        needed, stored = expected[name], weights[name]
-        require(
-            needed.shape == stored.shape and needed.dtype == stored.dtype,
-            f"the weights {name!r} are {stored.dtype}{list(stored.shape)} and its network needs"
-            f" {needed.dtype}{list(needed.shape)}",
-        )
+        require(name in expected, f"its weights and its network differ in {name!r}")
+        check_weight(name, weights, expected[name].shape, expected[name].dtype)
 
 
 def _class_name(module: Any) -> str:

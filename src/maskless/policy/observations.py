@@ -1,8 +1,6 @@
 """What a policy observes: named fields, so that observations can be checked and rules can name
 them, whatever class they came in."""
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,13 +8,19 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from maskless.errors import MasklessError, require
+from maskless.artifact.fields import WHOLE, Field, match_named
+from maskless.errors import require
 from maskless.nets.encoders import Encoder
 
-WHOLE = "observation"
-"""The name of the only field, when the observation is one array."""
-_DTYPES = ("bool", "float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32")
-_LARGEST_FIELD = 2**28
+__all__ = [
+    "WHOLE",
+    "Field",
+    "NamedObservation",
+    "PolicyEnvironment",
+    "fields_of",
+    "match",
+    "rebuild",
+]
 
 
 class PolicyEnvironment(Protocol):
@@ -28,34 +32,6 @@ class PolicyEnvironment(Protocol):
     @property
     def observation_shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         """Shapes and types of one observation."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """One array of an observation, without batch axis."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
-
-    @staticmethod
-    def from_json(entry: Any) -> "Field":
-        """The field that `to_json` wrote; refuses anything else."""
-        is_entry = isinstance(entry, dict)
-        require(is_entry, "A field of its observation is no entry with a name.")
-        name, shape, dtype = entry.get("name"), entry.get("shape"), entry.get("dtype")
-        sensible = (
-            isinstance(name, str)
-            and isinstance(shape, list)
-            and all(type(size) is int and size >= 0 for size in shape)
-            and math.prod(shape) <= _LARGEST_FIELD
-        )
-        require(sensible, "A field of its observation has no name or no sensible shape.")
-        require(dtype in _DTYPES, f"Its observation {name!r} has the type {dtype!r}.")
-        return Field(name or WHOLE, tuple(shape), dtype)
 
 
 def fields_of(env: PolicyEnvironment) -> list[Field]:
@@ -113,53 +89,19 @@ def match(observation: PyTree, fields: Sequence[Field]) -> tuple[list[Any], bool
     """The arrays of an observation in the order of the fields, with a batch axis, and whether
     they had one. A mapping with the fields' names serves as well as the environment's own class.
     """
-    named = _by_name(observation)
-    expected = {field.name for field in fields}
-    if len(fields) == 1 and len(named) == 1:
-        named = {fields[0].name: next(iter(named.values()))}
-    if named.keys() != expected:
-        differences = {"missing": expected - named.keys(), "unknown": named.keys() - expected}
-        lists = [f"{kind}: {', '.join(sorted(x))}" for kind, x in differences.items() if x]
-        raise MasklessError(
-            f"The observation does not have the policy's fields: {'; '.join(lists)}."
-        )
-    first = fields[0]
-    batched = np.ndim(named[first.name]) > len(first.shape)
-    leaves = [_check(field, named[field.name], batched) for field in fields]
-    sizes = {leaf.shape[0] for leaf in leaves}
-    if len(sizes) > 1:
-        raise MasklessError(
-            f"The fields of the observation have different batch sizes: {sorted(sizes)}."
-        )
-    return leaves, batched
+    return match_named(_by_name(observation), fields, as_array=_as_array, is_at_hand=_is_at_hand)
 
 
-def _check(field: Field, value: Any, batched: bool) -> Array | np.ndarray:
-    """The array of a field with a batch axis, if it has the field's shape and type."""
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
-    if array.shape[int(batched) :] != field.shape or array.ndim != len(field.shape) + batched:
-        raise MasklessError(
-            f"The observation {field.name!r} must have the shape {list(field.shape)}, or one more"
-            f" axis in front for a batch; got {list(array.shape)}."
-        )
-    require(not batched or array.shape[0] > 0, "The batch of observations is empty.")
-    array = _as_type(field, array)
-    return array if batched else array[None]
+def _as_array(value: Any) -> Array | np.ndarray:
+    return value if isinstance(value, jax.Array) else np.asarray(value)
 
 
-def _as_type(field: Field, array: Any) -> Array | np.ndarray:
-    """Numbers of the same kind are converted, as long as that changes no integer."""
-    if array.dtype == field.dtype:
-        return array
-    target = np.dtype(field.dtype)
-    same_kind = np.can_cast(array.dtype, target, "same_kind")
-    name = field.name
-    require(same_kind, f"The observation {name!r} must hold {field.dtype}, not {array.dtype}.")
-    converted = array.astype(target)
-    if np.issubdtype(target, np.integer) and not isinstance(array, jax.core.Tracer):
-        same = np.array_equal(np.asarray(converted), np.asarray(array))
-        require(same, f"The observation {name!r} has numbers that do not fit into {field.dtype}.")
-    return converted
+def _is_at_hand(array: Any) -> bool:
+    """What is on an accelerator is not looked at: that would wait for it."""
+    if not isinstance(array, jax.Array):
+        return True
+    traced = isinstance(array, jax.core.Tracer)
+    return not traced and all(device.platform == "cpu" for device in array.devices())
 
 
 def _by_name(observation: PyTree) -> dict[str, Any]:

@@ -12,18 +12,24 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from maskless.conditions import Condition
+from maskless import failures, masking
+from maskless.conditions import Condition, stack
+from maskless.conditions import condition as named
 from maskless.config import Config
-from maskless.diagnostics import classifier, correlation, suppression
+from maskless.diagnostics import classifier, clone, correlation, suppression
 from maskless.envs.base import Environment
 from maskless.envs.vector import VectorEnv
 from maskless.hyperparameters import Hyperparameters, with_numbers
 from maskless.nets import AnyNetwork, RandomNetworkDistillation, apply, is_recurrent
-from maskless.ppo import rnd
+from maskless.ppo import elimination, rnd
+from maskless.ppo.acting import CLONE, POLICY, PREDICTED
 from maskless.ppo.advantages import gae
+from maskless.ppo.labels import with_labels
 from maskless.ppo.rollout import Actor, Rollout, apply_step, collect, start
-from maskless.ppo.update import Batch, Metrics, adam, gradient_step, minibatches
+from maskless.ppo.update import Batch, Metrics, adam, gradient_step, minibatches, with_clone
 
+MASK_ERROR_DECAY = 0.8
+"""Of the running average of the predicted masks' errors, per update."""
 Numbers = Mapping[str, Array]
 """Those of `Hyperparameters` that are this run's own."""
 Optimizer = Any
@@ -43,6 +49,9 @@ class TrainState:
     actor: Actor
     suppression: suppression.Suppression
     correlation: correlation.Correlation
+    mask_error: Any = None
+    """How far the predicted masks move the policy: the total variation, averaged over past updates.
+    None where no condition asks for it."""
 
 
 class Learner:
@@ -56,11 +65,13 @@ class Learner:
         self.venv = VectorEnv(env, config.ppo.num_envs, observe=env.record)
         dtype = getattr(net, "dtype", None)  # the bonus is computed in the network's precision
         self._rnd = RandomNetworkDistillation(env.encoder, dtype=dtype)
+        self._uses = stack([named(name) for name in config.conditions]).uses
 
     def init(self, seed: int | Int[Array, ""], actor: Actor | None = None) -> TrainState:
         """The state before the first update; in new worlds, unless an `actor` is given."""
         key, net_key, novelty_key, world_key = jax.random.split(jax.random.key(seed), 4)
         actor = start(self.venv, self.net, world_key) if actor is None else actor
+        actor = self.with_failures(actor)
         sequence = jax.tree.map(lambda x: x[None, :1], (actor.now.observation, actor.reset))
         carry = self.net.initial_carry(1)
         params: Any = self.net.init(net_key, carry, *sequence)
@@ -77,7 +88,24 @@ class Learner:
             correlation=correlation.init(
                 self.env.num_actions, heads.features.shape[-1], heads.hidden.shape[-1]
             ),
+            mask_error=jnp.float32(1.0) if self._uses("tolerance") else None,
         )
+
+    def with_failures(self, actor: Actor) -> Actor:
+        """The actor with a memory of failures, where a condition asks for one."""
+        if not self._uses("remembers"):
+            return actor
+        nothing = failures.none_yet(self.config.ppo.num_envs, self.env.num_actions)
+        return dataclasses.replace(actor, failures=nothing)
+
+    def acting_condition(self, state: TrainState, condition: Condition) -> Condition:
+        """The condition with the share of predicted masks that their errors allow by now."""
+        if state.mask_error is None:
+            return condition
+        trust = 1.0 - state.mask_error / jnp.maximum(condition.tolerance, 1e-6)
+        trust = jnp.where(condition.tolerance > 0, jnp.clip(trust, 0.0, 1.0), 1.0)
+        share: Any = condition.predicted_share * trust
+        return dataclasses.replace(condition, predicted_share=share)
 
     def update(
         self,
@@ -91,13 +119,15 @@ class Learner:
         key, act_key, learn_key, world_key = jax.random.split(state.key, 4)
         learn_key, novelty_key = jax.random.split(learn_key)
         ppo = with_numbers(self.config.ppo, numbers)
-        actor, rollout = collected or self._collect(state, condition, ppo, act_key)
+        acting = self.acting_condition(state, condition)
+        actor, rollout = collected or self._collect(state, acting, ppo, act_key)
+        rollout = with_labels(jax.random.fold_in(learn_key, 1), condition, rollout)
         novelty, bonus = state.novelty, None
         if novelty is not None:
             novelty, bonus = rnd.reward_novelty(
                 ppo, self._rnd, novelty, rollout, actor, novelty_key
             )
-        batch = self._batch(ppo, state, actor, rollout, bonus)
+        batch = self._batch(ppo, condition, state, actor, rollout, bonus)
         with jax.named_scope("learning"):
             samples = batch if is_recurrent(self.net) else batch.flat()
             (params, optimizer), terms = jax.lax.scan(
@@ -106,7 +136,10 @@ class Learner:
                 minibatches(learn_key, samples.advantages.shape[1], ppo),
             )
         metrics = jax.tree.map(jnp.mean, terms) | _episodes(rollout) | _value(rollout, batch)
+        if condition.uses("ridge"):
+            params = elimination.refit(condition, params, rollout.heads.features, rollout.valid)
         metrics["learning_rate"] = self._learning_rate(ppo, state.update)
+        metrics["states_without_valid"] = jnp.mean(~rollout.valid.any(-1))
         if novelty is not None and bonus is not None:
             metrics["intrinsic_reward"] = jnp.std(bonus)
             metrics["bonus_spread"] = novelty.spread
@@ -119,14 +152,18 @@ class Learner:
             novelty=novelty,
             actor=actor,
         )
+        state, metrics = self._follow_masks(state, condition, rollout, metrics)
         state, metrics = self._diagnose(state, condition, rollout, metrics)
         return (state, metrics) if collected else self._refresh_levels(state, metrics, world_key)
 
     def optimizer(self, ppo: Hyperparameters) -> optax.GradientTransformation:
         """The optimiser of a run with these numbers."""
-        if isinstance(self._optimizer, optax.GradientTransformation):
-            return self._optimizer
-        return self._optimizer(ppo, self.config.updates)
+        own = self._optimizer
+        if not isinstance(own, optax.GradientTransformation):
+            own = own(ppo, self.config.updates)
+        if not getattr(self.net, "cloned", False):
+            return own
+        return with_clone(own, adam(ppo, self.config.updates))
 
     def _collect(
         self, state: TrainState, condition: Condition, ppo: Hyperparameters, key: PRNGKeyArray
@@ -151,6 +188,22 @@ class Learner:
         actor = dataclasses.replace(state.actor, worlds=worlds)
         return dataclasses.replace(state, actor=actor), metrics
 
+    def _follow_masks(
+        self, state: TrainState, condition: Condition, rollout: Rollout, metrics: Metrics
+    ) -> tuple[TrainState, Metrics]:
+        """Keeps account of how wrong the predicted masks are, and of what is done about it."""
+        if state.mask_error is None:
+            return state, metrics
+        metrics["predicted_share"] = jnp.asarray(
+            self.acting_condition(state, condition).predicted_share
+        )
+        predicted = masking.predicted_mask(rollout.heads.validity, condition.threshold)
+        under_oracle = masking.masked_log_softmax(rollout.heads.logits, rollout.valid)
+        under_prediction = masking.masked_log_softmax(rollout.heads.logits, predicted)
+        error = jnp.mean(masking.total_variation(under_oracle, under_prediction))
+        error = MASK_ERROR_DECAY * state.mask_error + (1.0 - MASK_ERROR_DECAY) * error
+        return dataclasses.replace(state, mask_error=error), metrics
+
     @jax.named_scope("diagnostics")
     def _diagnose(
         self, state: TrainState, condition: Condition, rollout: Rollout, metrics: Metrics
@@ -174,11 +227,14 @@ class Learner:
             heads.validity, rollout.valid, heads.logits, threshold=condition.threshold
         )
         state = dataclasses.replace(state, suppression=suppressed, correlation=correlated)
+        if heads.clone is not None:
+            metrics = metrics | clone.measure(heads.clone, heads.logits, rollout.valid)
         return state, metrics | probabilities | alignment | quality
 
     def _batch(
         self,
         ppo: Hyperparameters,
+        condition: Condition,
         state: TrainState,
         actor: Actor,
         rollout: Rollout,
@@ -188,8 +244,11 @@ class Learner:
         _, last = apply_step(
             self.net, state.params, actor.carry, actor.now.observation, actor.reset
         )
+        reward = rollout.reward
+        if condition.uses("penalty"):
+            reward = reward - condition.penalty * ~_of_chosen(rollout.valid, rollout.action)
         advantages = gae(
-            rollout.reward,
+            reward,
             rollout.heads.value,
             rollout.done,
             last.value,
@@ -223,6 +282,10 @@ class Learner:
         )
 
 
+def _of_chosen(values: Array, action: Array) -> Array:
+    return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+
+
 def _episodes(rollout: Rollout) -> Metrics:
     """Means over the episodes that ended in this rollout; nan when none did."""
     count = rollout.done.sum()
@@ -236,7 +299,21 @@ def _episodes(rollout: Rollout) -> Metrics:
         "return": mean(rollout.episodes.returns),
         "length": mean(rollout.episodes.lengths),
         "achievements": mean(rollout.episodes.achievements),
+        **_returns_by_actor(rollout),
     }
+
+
+def _returns_by_actor(rollout: Rollout) -> Metrics:
+    """Mean return of the episodes that each kind of actor ended, where there are several."""
+    if rollout.by is None:
+        return {}
+
+    def mean(kind: int) -> Array:
+        ended = rollout.done & (rollout.by == kind)
+        return jnp.sum(jnp.where(ended, rollout.episodes.returns, 0.0)) / jnp.sum(ended)
+
+    kinds = {"return_policy": POLICY, "return_predicted": PREDICTED, "return_clone": CLONE}
+    return {name: mean(kind) for name, kind in kinds.items()}
 
 
 def _value(rollout: Rollout, batch: Batch) -> Metrics:

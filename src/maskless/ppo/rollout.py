@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from maskless import masking
+from maskless import failures
 from maskless.conditions import Condition
-from maskless.envs.base import Observation
+from maskless.envs.base import Environment, Observation
+from maskless.envs.effects import had_effect
 from maskless.envs.vector import Episodes, First, Step, VectorEnv, VectorState
 from maskless.nets import AnyNetwork, Heads, apply
+from maskless.ppo.acting import Act, act
 
 
 @struct.dataclass
@@ -26,6 +28,8 @@ class Actor:
     """The observation, and the oracle's mask of the same state."""
     reset: Bool[Array, " envs"]
     """True where an episode has just begun."""
+    failures: Any = None
+    """[envs, actions]: what has been tried in vain (`maskless.failures`); None: nobody asks."""
 
 
 @struct.dataclass
@@ -48,6 +52,18 @@ class Rollout:
     """The network's outputs while acting."""
     episodes: Episodes
     """Where `done`: the numbers of the finished episode."""
+
+    # What no condition of the program asks for is None. All [time, envs, ...].
+    by: Any = None
+    """Who chose: see `Act`."""
+    excused: Any = None
+    """Where the choice gives the policy no gradient."""
+    effect: Any = None
+    """Whether the action had an effect."""
+    labels: Any = None
+    """What the classifier learns from in place of `valid`; True = valid."""
+    label_weights: Any = None
+    """How much each label counts; 0: it is not known."""
 
 
 def start(venv: VectorEnv, net: AnyNetwork, key: PRNGKeyArray) -> Actor:
@@ -79,14 +95,19 @@ def collect(
     def step(actor: Actor, key: PRNGKeyArray) -> tuple[Actor, Rollout]:
         act_key, world_key = jax.random.split(key)
         carry, heads = network(actor.carry, actor.now.observation, actor.reset)
-        decision = act(act_key, condition, actor.now.mask, heads)
-        worlds, out = venv.step(world_key, actor.worlds, decision.action)
+        choice = act(act_key, condition, actor.now.mask, heads, actor.failures)
+        worlds, out = venv.step(world_key, actor.worlds, choice.executed)
+        effect = None
+        if condition.uses("tried"):
+            keys = jax.random.split(world_key, venv.num_envs)  # as `venv.step` does
+            effect = had_effect(venv.env, keys, actor.worlds.states, choice.executed)
         reward = out.reward
         if truncation_discount is not None:
             no_reset = jnp.zeros_like(out.done)
             _, after = network(carry, out.final_observation, no_reset)
             reward = reward + truncation_discount * out.truncated * after.value
-        return after_step(actor, carry, heads, decision, worlds, out, reward)
+        tried = failures_after(venv.env, actor, choice, out)
+        return after_step(actor, carry, heads, choice, worlds, out, reward, tried, effect)
 
     return jax.lax.scan(step, actor, jax.random.split(key, steps))
 
@@ -95,12 +116,18 @@ def after_step(
     actor: Actor,
     carry: Any,
     heads: Heads,
-    decision: masking.Decision,
+    choice: Act,
     worlds: Any,
     out: Step,
     reward: Any,
+    tried: Any = None,
+    effect: Any = None,
 ) -> tuple[Actor, Rollout]:
-    """Where acting stands after a step, and the transition. [envs, ...]"""
+    """Where acting stands after a step, and the transition. [envs, ...]
+
+    `tried`: the failures after it; `effect`: whether it had one. None: nobody asks.
+    """
+    decision = choice.decision
     transition = Rollout(
         observation=actor.now.observation,
         valid=actor.now.mask,
@@ -112,8 +139,20 @@ def after_step(
         done=out.done,
         heads=heads,
         episodes=out.episodes,
+        by=choice.by,
+        excused=choice.excused,
+        effect=effect,
     )
-    return Actor(worlds, carry, First(out.observation, out.mask), reset=out.done), transition
+    now = First(out.observation, out.mask)
+    return Actor(worlds, carry, now, reset=out.done, failures=tried), transition
+
+
+def failures_after(env: Environment, actor: Actor, choice: Act, out: Step) -> Any:
+    """What has been tried in vain so far, where that is remembered."""
+    if actor.failures is None:
+        return None
+    same = failures.unchanged(actor.now.observation, out.observation, env.clock_fields)
+    return failures.count(actor.failures, choice.executed, same & ~out.done)
 
 
 @jax.named_scope("network")
@@ -128,15 +167,3 @@ def apply_step(
     sequence = jax.tree.map(lambda x: x[None], (observation, reset))
     carry, heads = apply(net, params, carry, *sequence)
     return carry, jax.tree.map(lambda x: x[0], heads)
-
-
-def act(
-    key: PRNGKeyArray, condition: Condition, valid: Bool[Array, "envs actions"], heads: Heads
-) -> masking.Decision:
-    """Every environment's action while training: under the oracle's mask, under the predicted one
-    in the condition's share of the environments (the first ones), or under none."""
-    oracle_or_none = valid | jnp.logical_not(condition.masked)
-    predicts = jnp.arange(valid.shape[0]) < condition.predicted_share * valid.shape[0]
-    predicted = masking.predicted_mask(heads.validity, condition.threshold)
-    mask = jnp.where(predicts[:, None], predicted, oracle_or_none)
-    return masking.decide(key, heads.logits, mask)

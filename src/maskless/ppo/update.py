@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct, traverse_util
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from maskless import losses, masking
 from maskless.conditions import Condition
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import AnyNetwork, Heads, apply
+from maskless.ppo.acting import CLONE, log_policy
 from maskless.ppo.rollout import Rollout
 from maskless.ppo.sharding import share_members
 
@@ -63,6 +64,26 @@ def adam(ppo: Hyperparameters, updates: int) -> optax.GradientTransformation:
     )
 
 
+def with_clone(
+    optimizer: optax.GradientTransformation, of_clone: optax.GradientTransformation
+) -> optax.GradientTransformation:
+    """An optimiser of its own for the clone, so that its gradients take nothing from the policy's
+    when these are clipped together."""
+
+    def labels(params: Any) -> Any:
+        return traverse_util.path_aware_map(
+            lambda path, _: "clone" if "clone" in path else "policy", params
+        )
+
+    return optax.partition({"policy": optimizer, "clone": of_clone}, labels)
+
+
+def without_clone(params: Any) -> Any:
+    """The parameters that are not the clone's."""
+    leaves = traverse_util.flatten_dict(params)
+    return {path: leaf for path, leaf in leaves.items() if "clone" not in path}
+
+
 def gradient_step(
     net: AnyNetwork,
     optimizer: optax.GradientTransformation,
@@ -78,7 +99,8 @@ def gradient_step(
     minibatch = batch.take(share_members(members))
     (_, terms), grads = gradient(params, net, minibatch, condition, ppo)
     changes, optimizer_state = optimizer.update(grads, optimizer_state, params)
-    terms["gradient_norm"] = optax.tree.norm(grads)
+    of_policy = without_clone(grads) if getattr(net, "cloned", False) else grads
+    terms["gradient_norm"] = optax.tree.norm(of_policy)
     return (optax.apply_updates(params, changes), optimizer_state), terms
 
 
@@ -87,27 +109,33 @@ def objective(
 ) -> tuple[Float[Array, ""], Metrics]:
     """What is minimised on a minibatch, and its parts:
 
-    L = L_policy + c_V (L_value + L_intrinsic) - c_H H + lambda L_cls
+    L = L_policy + c_V (L_value + L_intrinsic) - c_H H + lambda L_cls + L_rivals
 
-    with PPO's clipped losses, the entropy H of the policy that acts, and the classification loss
-    of the condition (Eq. 10 or 13).
+    with PPO's clipped losses, the entropy H of the policy that acts, the classification loss of
+    the condition (Eq. 10 or 13), and what `rival_losses` adds.
     """
     rollout = batch.rollout
     _, heads = apply(net, params, batch.carry, rollout.observation, rollout.reset)
-    log_probs = masking.masked_log_softmax(heads.logits, rollout.applied)
+    mask, old_log_prob = policy_of_ratio(condition, rollout)
+    log_probs = log_policy(condition, heads.logits, mask)
     log_prob = jnp.take_along_axis(log_probs, rollout.action[..., None], axis=-1)[..., 0]
-    advantages = batch.advantages
-    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    where = None if not condition.uses("clone_share") else rollout.by != CLONE
+    advantages = normalised_advantages(condition, batch, where)
+    labels = rollout.valid if rollout.labels is None else rollout.labels
     terms = {
         "policy_loss": losses.clipped_policy_loss(
-            log_prob, rollout.log_prob, advantages, clip=ppo.clip
+            log_prob, old_log_prob, advantages, clip=ppo.clip, where=where
         ),
         "value_loss": losses.clipped_value_loss(
-            heads.value, rollout.heads.value, batch.targets, clip=ppo.clip
+            heads.value, rollout.heads.value, batch.targets, clip=ppo.clip, where=where
         ),
-        "entropy": jnp.mean(masking.entropy(log_probs)),
+        "entropy": losses.mean(masking.entropy(log_probs), where),
         "classification_loss": classification_loss(
-            condition, validity_logits(condition, heads, params), rollout.valid, heads.logits
+            condition,
+            validity_logits(condition, heads, params),
+            labels,
+            heads.logits,
+            rollout.label_weights,
         ),
     }
     total = (
@@ -122,12 +150,75 @@ def objective(
             rollout.heads.intrinsic_value,
             batch.intrinsic_targets,
             clip=ppo.clip,
+            where=where,
         )
         total = total + ppo.value_weight * terms["intrinsic_value_loss"]
-    log_ratio = log_prob - rollout.log_prob
-    terms["approx_kl"] = jnp.mean(jnp.expm1(log_ratio) - log_ratio)
-    terms["clip_fraction"] = jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > ppo.clip, dtype=jnp.float32)
+    for name, (weight, loss) in rival_losses(condition, heads, rollout).items():
+        terms[name] = loss
+        total = total + weight * loss
+    log_ratio = log_prob - old_log_prob
+    terms["approx_kl"] = losses.mean(jnp.expm1(log_ratio) - log_ratio, where)
+    clipped = jnp.abs(jnp.expm1(log_ratio)) > ppo.clip
+    terms["clip_fraction"] = losses.mean(clipped.astype(jnp.float32), where)
     return total, terms
+
+
+def policy_of_ratio(
+    condition: Condition, rollout: Rollout
+) -> tuple[Bool[Array, "..."], Float[Array, "..."]]:
+    """The mask of the policy in the numerator of PPO's ratio, and the logarithm of the
+    denominator: both of the policy that acted, unless the condition says otherwise."""
+    mask, old = rollout.applied, rollout.log_prob
+    if condition.uses("unmasked_ratio"):
+        raw = jax.nn.log_softmax(rollout.heads.logits)
+        raw = jnp.take_along_axis(raw, rollout.action[..., None], axis=-1)[..., 0]
+        of_raw = jnp.logical_and(
+            condition.unmasked_ratio, jnp.logical_not(condition.get("importance"))
+        )
+        old = jnp.where(of_raw, raw, old)
+        mask = mask | condition.unmasked_ratio
+    return mask, old
+
+
+def normalised_advantages(
+    condition: Condition, batch: Batch, where: Bool[Array, "..."] | None
+) -> Float[Array, "..."]:
+    """Mean 0 and deviation 1 over the steps that count; zero, which is no gradient, where the
+    choice was not the policy's or is to be ignored."""
+    rollout, advantages = batch.rollout, batch.advantages
+    if where is None:
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    else:
+        advantages = advantages - losses.mean(advantages, where)
+        deviation = jnp.sqrt(losses.mean(jnp.square(advantages), where))
+        advantages = advantages / (deviation + 1e-8)
+    if condition.uses("silent"):
+        labels = rollout.valid if rollout.labels is None else rollout.labels
+        works = jnp.take_along_axis(labels, rollout.action[..., None], axis=-1)[..., 0]
+        advantages = jnp.where(condition.silent & ~works, 0.0, advantages)
+    if rollout.excused is not None:
+        advantages = jnp.where(rollout.excused, 0.0, advantages)
+    return advantages
+
+
+def rival_losses(
+    condition: Condition, heads: Heads, rollout: Rollout
+) -> dict[str, tuple[Any, Float[Array, ""]]]:
+    """The losses of the policy, and of the clone, that some condition of the program has:
+    {name: (weight, loss)}."""
+    logits, valid = heads.logits, rollout.valid
+    chosen: dict[str, tuple[Any, Float[Array, ""]]] = {}
+    if condition.uses("distil"):
+        below = condition.get("distil_below")
+        loss = losses.masked_distillation_loss(logits, valid, below=below)
+        chosen["distillation_loss"] = (condition.distil, loss)
+    if condition.uses("invalid_mass"):
+        loss = losses.invalid_mass_loss(logits, valid)
+        chosen["invalid_mass"] = (condition.invalid_mass, loss)
+    if condition.uses("clone"):
+        loss = losses.cloning_loss(heads.clone, logits, valid)
+        chosen["clone_loss"] = (condition.clone, loss)
+    return chosen
 
 
 def classification_loss(
@@ -135,9 +226,12 @@ def classification_loss(
     validity_logits: Float[Array, "... actions"],
     valid: Array,
     policy_logits: Float[Array, "... actions"],
+    label_weights: Array | None = None,
 ) -> Float[Array, ""]:
-    """L_cls of the condition, before its weight lambda."""
-    focal = losses.focal_loss(validity_logits, valid, gamma=condition.gamma)
+    """L_cls of the condition, before its weight lambda. `valid`: the labels."""
+    focal = losses.focal_loss(
+        validity_logits, valid, gamma=condition.gamma, label_weights=label_weights
+    )
     balanced = losses.kl_balanced_loss(
         validity_logits,
         valid,
@@ -147,8 +241,13 @@ def classification_loss(
         uniform_fallback=condition.uniform_fallback,
         literal=condition.literal,
         acting=condition.acting,
+        label_weights=label_weights,
     )
-    return condition.kl_share * balanced + (1.0 - condition.kl_share) * focal
+    loss = condition.kl_share * balanced + (1.0 - condition.kl_share) * focal
+    if condition.uses("squared"):
+        squared = losses.squared_validity_loss(validity_logits, valid, label_weights=label_weights)
+        loss = jnp.where(condition.squared, squared, loss)
+    return loss
 
 
 def validity_logits(condition: Condition, heads: Heads, params: Any) -> Float[Array, "... actions"]:

@@ -42,8 +42,13 @@ def summary(audit: PredictionAudit) -> str:
         f" in {audit.states:,} states; the policy moves by a total variation of"
         f" {audit.tally.total_variation / audit.states:.2g} on the average. Return"
         f" {audit.predicted_return:.2f} under predicted masks,"
-        f" {audit.oracle_return:.2f} under the oracle's."
+        f" {audit.oracle_return:.2f} under the oracle's. Steps that repeat what has just failed:"
+        f" {percent(audit.stuck, zero='0')} %; without the memory of failures"
+        f" {percent(audit.forgetful_stuck, zero='0')} %, and the return is"
+        f" {audit.forgetful_return:.2f}."
     )
+    if audit.clone_return is not None:
+        text += f" By its clone, without masks: {audit.clone_return:.2f}."
     costly = max(audit.costs, key=lambda name: audit.costs[name].lost, default=None)
     if costly is not None and audit.costs[costly].lost > 0:
         cost = audit.costs[costly]
@@ -77,7 +82,7 @@ def print_audit(audit: PredictionAudit, console: Console) -> None:
     caption = "% of states, · = never (no errors, nothing lost), – = nothing to judge by"
     header = ("action", "valid", "allowed\nbut\ninvalid", "masked\nbut\nvalid", *_HEADER[4:])
     console.print(console_table(title, header, audit_rows(audit), caption=caption))
-    console.print(summary(audit), soft_wrap=True)
+    console.print(summary(audit), markup=False, soft_wrap=True)
     console.print(_threshold_line(audit), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -223,7 +228,7 @@ def _draw_calibration(audit: PredictionAudit, path: Path) -> None:
     """All actions together, and the three with most errors."""
     worst = [a for a in np.argsort(-audit.errors, kind="stable")[:3] if audit.errors[a]]
     lines = {"all actions": slice(None)} | {
-        audit.action_names[a].replace("_", " "): slice(a, a + 1) for a in worst
+        style.label(audit.action_names[a].replace("_", " ")): slice(a, a + 1) for a in worst
     }
     colours = ("black", style.VERMILION, style.BLUE, style.GREEN)
     with style.figure(path, figsize=(3.3, 3.3)) as (fig, axis):
@@ -250,7 +255,7 @@ def _draw_costs(audit: PredictionAudit, path: Path) -> None:
         errors = [2 * cost.error if cost.error == cost.error else 0.0 for cost in costs]
         axis.barh(rows, [c.lost for c in costs], xerr=errors, color=style.ORANGE)
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_yticks(rows, [name.replace("_", " ") for name in names])
+        axis.set_yticks(rows, [style.label(name.replace("_", " ")) for name in names])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlabel("return lost")
 
@@ -286,6 +291,10 @@ def _as_json(audit: PredictionAudit, examples: list[dict[str, Any]]) -> dict[str
         "episodes": audit.episodes,
         "oracle_return": audit.oracle_return,
         "predicted_return": audit.predicted_return,
+        "forgetful_return": audit.forgetful_return,
+        "clone_return": audit.clone_return,
+        "stuck": audit.stuck,
+        "forgetful_stuck": audit.forgetful_stuck,
         "return_lost": {
             name: {"lost": cost.lost, "standard_error": finite(cost.error)}
             for name, cost in audit.costs.items()

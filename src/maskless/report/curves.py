@@ -1,6 +1,7 @@
 """Curves from the rows of `metrics.jsonl`: seeds of one condition on common frames."""
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ LOWEST = 1e-8
 """Probabilities below are drawn here."""
 POINTS = 200
 """Of a curve; the rows between two points are averaged."""
+LONGEST_BRIDGE = POINTS // 10
+"""Where more is unknown than between so many points, a curve has a gap."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Band:
-    """A curve with its range over seeds, where there is data. All [points]."""
+    """A curve with its range over seeds, from its first point to its last; NaN where there is no
+    data. All [points]."""
 
     frames: np.ndarray
     middle: np.ndarray
@@ -41,30 +45,37 @@ def band(
     last = max((row["frames"] for run in runs for row in run.rows), default=0)
     edges = np.linspace(0, max(last, 1), POINTS + 1)
     lines = np.stack([_on_points(run, metric, action, edges, logarithmic) for run in runs])
-    has_data = ~np.isnan(lines).all(axis=0)
-    low, middle, high = low_middle_high(lines[:, has_data])
+    known = np.flatnonzero(~np.isnan(lines).all(axis=0))
+    inside = slice(known[0], known[-1] + 1) if len(known) else slice(0)
+    low, middle, high = low_middle_high(lines[:, inside])
     if logarithmic:
         low, middle, high = np.exp(low), np.exp(middle), np.exp(high)
     # A point stands for the rows up to its right edge, as a row does for the frames before it.
-    return Band(edges[1:][has_data], middle, low, high)
+    return Band(edges[1:][inside], middle, low, high)
 
 
 def _on_points(
     run: Run, metric: str, action: str | None, edges: np.ndarray, logarithmic: bool
 ) -> np.ndarray:
-    """Means of a run's rows between the edges. Gaps are interpolated; NaN outside. [points]"""
+    """Means of a run's rows between the edges. Short gaps are interpolated; NaN in long ones, and
+    outside. [points]"""
     number = None if action is None else list(run.action_names).index(action)
     frames, values = column(run.rows, "frames"), column(run.rows, metric, number)
     if logarithmic:
         values = np.log(np.maximum(values, LOWEST))
-    frames, values = frames[~np.isnan(values)], values[~np.isnan(values)]
-    bins = np.clip(np.searchsorted(edges, frames) - 1, 0, POINTS - 1)
+    of_row = np.clip(np.searchsorted(edges, frames) - 1, 0, POINTS - 1)
+    bins, values = of_row[~np.isnan(values)], values[~np.isnan(values)]
     counts = np.bincount(bins, minlength=POINTS)
     means = np.bincount(bins, weights=values, minlength=POINTS) / np.maximum(counts, 1)
     filled = np.flatnonzero(counts)
     if not len(filled):
         return np.full(POINTS, np.nan)
-    return np.interp(np.arange(POINTS), filled, means[filled], left=np.nan, right=np.nan)
+    points = np.interp(np.arange(POINTS), filled, means[filled], left=np.nan, right=np.nan)
+    for start, end in itertools.pairwise(filled):
+        unknown = np.sum((of_row > start) & (of_row < end))
+        if end - start > LONGEST_BRIDGE and unknown > 1:  # one alone is no more than an update
+            points[start + 1 : end] = np.nan
+    return points
 
 
 def column(rows: Sequence[Mapping[str, Any]], metric: str, action: int | None = None) -> np.ndarray:

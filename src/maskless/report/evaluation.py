@@ -9,24 +9,40 @@ import numpy as np
 from matplotlib.patches import Patch
 from rich.console import Console
 
-from maskless.evaluation.summary import UNTRAINED, Evaluation, RunEvaluation, Summary
+from maskless.evaluation.summary import (
+    UNTRAINED,
+    Evaluation,
+    RunEvaluation,
+    Summary,
+    recovered,
+)
 from maskless.report import style
-from maskless.report.text import console_table, percent
+from maskless.report.text import console_table, fitting, mean_known, number, percent
 
 HEADER = (
-    *("condition", "masks", "return", "range", "kept %", "{score}", "length"),
-    *("invalid %", "changed %", "empty %"),
+    *("condition", "masks", "return", "range", "kept %", "recovered %", "{score}", "length"),
+    *("invalid %", "stuck %", "changed %", "empty %"),
 )
 TEXT_COLUMNS = 2
+_DROPPED_FIRST = ("range", "length", "changed %", "empty %", "kept %", "{score}", "recovered %")
+"""Where the terminal has no room."""
+_FORGETFUL = "forgetful"
 NOTES = {
     "return": "mean return ± standard error; for several seeds ± their standard deviation.",
     "range": "95 % bootstrap interval of the mean; for several seeds their lowest to highest.",
-    "kept": "the return as a share of the one under the oracle's masks.",
+    "kept": "the return as a share of the one under the oracle's masks, where none is negative.",
+    "recovered": "the way from the return without masks (0) to the one under the oracle's (100).",
+    "success": "episodes that the game, and not the time limit, ended with a reward.",
     "invalid": "steps that selected an invalid action.",
+    "stuck": "steps that repeated what had just failed: the observation was still the same.",
     "changed": "steps whose action the oracle's mask would have changed, with the same dice.",
     "empty": "steps in which the predicted mask allowed nothing and was ignored. · = never;"
     " – = not known, because there is no oracle.",
 }
+FORGETFUL_NOTE = (
+    "Predicted masks and the clone remember what has just failed and do not repeat it until the"
+    " observation changes; `forgetful` is the control without that memory."
+)
 UNTRAINED_NOTE = (
     "A condition without a classifier has no predicted masks: its `predicted` is sampling without"
     " masks, and `untrained` is what its validity head, which nothing has trained, would do."
@@ -40,6 +56,7 @@ class EvaluationTable:
     header: list[str]
     rows: list[list[str]]
     has_untrained: bool
+    has_forgetful: bool
     seeds: int
     """Of the condition that has most."""
 
@@ -47,7 +64,8 @@ class EvaluationTable:
     def notes(self) -> list[str]:
         lines = [f"{name}: {what}" for name, what in NOTES.items()]
         seeds = [f"Means over {self.seeds} seeds of each condition."] if self.seeds > 1 else []
-        return seeds + lines + [UNTRAINED_NOTE] * self.has_untrained
+        others = {FORGETFUL_NOTE: self.has_forgetful, UNTRAINED_NOTE: self.has_untrained}
+        return seeds + lines + [note for note, needed in others.items() if needed]
 
 
 def evaluation_table(
@@ -60,12 +78,19 @@ def evaluation_table(
     for name in dict.fromkeys(run.condition for run in runs):
         seeds = [run for run in runs if run.condition == name]
         modes = [masks for masks in seeds[0].masks if all(masks in run.masks for run in seeds)]
-        for number, masks in enumerate(modes):
-            title = "" if number else name
-            rows.append([title, masks, *_numbers(seeds, masks, many)])
-    untrained = any(UNTRAINED in run.masks for run in runs)
+        for before, masks in zip([None, *modes], modes, strict=False):
+            title = name if before is None else ""
+            control = masks == f"{before}-{_FORGETFUL}"
+            kind = _FORGETFUL if control else masks
+            rows.append([title, kind, *_numbers(seeds, masks, many)])
     seeds_of_each = Counter(run.condition for run in runs)
-    return EvaluationTable(header, rows, untrained, max(seeds_of_each.values(), default=0))
+    return EvaluationTable(
+        header=header,
+        rows=rows,
+        has_untrained=any(UNTRAINED in run.masks for run in runs),
+        has_forgetful=any(_FORGETFUL in cell for row in rows for cell in row[:TEXT_COLUMNS]),
+        seeds=max(seeds_of_each.values(), default=0),
+    )
 
 
 def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
@@ -76,15 +101,27 @@ def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
         return float(np.mean([getattr(summary, name) for summary in summaries]))
 
     average, spread, low, high = _return_spread(summaries)
-    oracle = [run.masks["oracle"].mean_return for run in seeds if "oracle" in run.masks]
+    oracle, floor = (_mean_return(seeds, kind) for kind in ("oracle", "none"))
+    of_worth = None
+    if oracle is not None and floor is not None and masks not in ("oracle", "none"):
+        of_worth = recovered(average, oracle, floor)
     return [
         f"{average:.2f} ± {spread:.2f}",
         f"{low:.2f} to {high:.2f}",
-        f"{100 * average / np.mean(oracle):.0f}" if sum(oracle) > 0 else "",
+        f"{100 * average / oracle:.0f}" if oracle is not None and oracle > 0 <= average else "",
+        "" if of_worth is None else f"{100 * of_worth:.0f}",
         f"{mean('achievements'):.2f}" if many else percent(mean("success_rate")),
         f"{mean('length'):.0f}",
-        *(percent(mean(name)) for name in ("invalid_share", "changed_share", "fallback_rate")),
+        *(percent(mean(name)) for name in _SHARES),
     ]
+
+
+_SHARES = ("invalid_share", "stuck_share", "changed_share", "fallback_rate")
+
+
+def _mean_return(seeds: Sequence[RunEvaluation], masks: str) -> float | None:
+    """Over the seeds; None when they were not played under such masks."""
+    return mean_known(run.masks[masks].mean_return for run in seeds if masks in run.masks)
 
 
 def _return_spread(seeds: list[Summary]) -> tuple[float, float, float, float]:
@@ -102,14 +139,22 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         f"{evaluation.env}: {evaluation.settings['episodes']:,} complete episodes of each run"
         f" under each kind of mask, {how}"
     )
-    dropped = ("range", "length") if console.width < 110 else ()
-    columns = [number for number, name in enumerate(table.header) if name not in dropped]
+    header = [title.replace(" %", "\n%") for title in table.header]
+    score = {"{score}": table.header[HEADER.index("{score}")]}
+    droppable = [table.header.index(score.get(name, name)) for name in _DROPPED_FIRST]
+    columns = fitting(header, table.rows, console.width, droppable)
+    shown = {table.header[column].removesuffix(" %") for column in columns}
+    notes = [
+        line
+        for line in table.notes
+        if (name := line.partition(":")[0]) not in NOTES or name in shown
+    ]
     console.print(
         console_table(
             title,
-            [table.header[number].replace(" %", "\n%") for number in columns],
-            [[row[number] for number in columns] for row in table.rows],
-            caption="\n".join(table.notes),
+            [header[column] for column in columns],
+            [[row[column] for column in columns] for row in table.rows],
+            caption="\n".join(notes),
             text_columns=TEXT_COLUMNS,
         )
     )
@@ -122,7 +167,9 @@ def threshold_lines(runs: Sequence[RunEvaluation]) -> list[str]:
     descriptions = {
         f"{run.condition}, seed {run.seed}": masks_in_words(run.thresholds, run.overrides)
         for run in runs
-        if run.classifier and "predicted" in run.masks and run.thresholds is not None
+        if run.classifier
+        and run.masks.keys() & {"predicted", f"predicted-{_FORGETFUL}"}
+        and run.thresholds is not None
     }
     if len(set(descriptions.values())) == 1:
         return [f"Predicted masks: {next(iter(descriptions.values()))}."]
@@ -143,43 +190,74 @@ def masks_in_words(
     return words + (f"; overrides: {'; '.join(overrides)}" if overrides else "; no overrides")
 
 
+_MODES = {
+    "predicted": "under predicted masks",
+    "clone": "by its clone, without masks,",
+    "none": "without masks",
+}
+
+
 def headlines(runs: Sequence[RunEvaluation]) -> list[str]:
-    """What a reader should know first: what is kept of the oracle's return, and how."""
+    """What a reader should know first: what is left of the oracle's return, and how."""
     lines = []
     for name in dict.fromkeys(run.condition for run in runs):
         seeds = [run for run in runs if run.condition == name]
-        masks = "predicted" if seeds[0].classifier else "none"
-        if any(not {"oracle", masks} <= run.masks.keys() for run in seeds):
-            continue
-        oracle, kept = (
-            float(np.mean([run.masks[mode].mean_return for run in seeds]))
-            for mode in ("oracle", masks)
-        )
-        if oracle > 0:
-            how = "under predicted masks" if seeds[0].classifier else "without masks"
-            lines.append(
-                f"{name}: {how} it keeps {100 * kept / oracle:.0f} % of what it earns under the"
-                f" oracle's masks ({kept:.2f} of {oracle:.2f})."
-            )
+        deployed = {"predicted": seeds[0].classifier, "clone": seeds[0].clone}
+        for masks in [mode for mode, has in deployed.items() if has] or ["none"]:
+            line = _headline(seeds, masks)
+            if line is not None:
+                lines.append(f"{name}: {line}")
     return lines
+
+
+def _headline(seeds: Sequence[RunEvaluation], masks: str) -> str | None:
+    """What one kind of masks is worth; None when it was not compared with the oracle's."""
+    found, oracle, floor = (_mean_return(seeds, kind) for kind in (masks, "oracle", "none"))
+    if found is None or oracle is None:
+        return None
+    if oracle > 0:
+        line = (
+            f"{_MODES[masks]} it keeps {100 * found / oracle:.0f} % of what it earns under the"
+            f" oracle's masks ({found:.2f} of {oracle:.2f})"
+        )
+    else:
+        line = f"{_MODES[masks]} it earns {found:.2f}, under the oracle's masks {oracle:.2f}"
+    if masks == "none" or floor is None:
+        return f"{line}."
+    share = recovered(found, oracle, floor)
+    if share is None:
+        return f"{line}; masks are worth nothing here ({floor:.2f} without any)."
+    return (
+        f"{line}; of what the masks are worth, {number(100 * share, '{:.0f}')} % is recovered"
+        f" ({floor:.2f} without any)."
+    )
 
 
 def draw_evaluation(runs: Sequence[RunEvaluation], path: Path) -> None:
     """The mean return of each condition under each kind of mask; lines are the table's ranges."""
     names = list(dict.fromkeys(run.condition for run in runs))
-    colours = {"oracle": style.BLUE, "predicted": style.GREEN, "none": style.VERMILION}
+    colours = {
+        "oracle": style.BLUE,
+        "predicted": style.GREEN,
+        "clone": style.PURPLE,
+        "none": style.VERMILION,
+    }
     modes = [mode for mode in colours if all(mode in run.masks for run in runs)]
-    with style.figure(path, figsize=(3.3, 0.9 + 0.45 * len(names))) as (fig, axis):
-        for number, mode in enumerate(modes):
-            rows = np.arange(len(names)) + 0.26 * (number - (len(modes) - 1) / 2)
+    with style.figure(path, figsize=(3.3, 0.9 + 0.15 * len(modes) * len(names))) as (fig, axis):
+        bar = 0.78 / max(len(modes), 1)
+        for order, mode in enumerate(modes):
+            rows = np.arange(len(names)) + bar * (order - (len(modes) - 1) / 2)
             for row, name in zip(rows, names, strict=True):
-                seeds = [run.masks[mode] for run in runs if run.condition == name]
+                of_condition = [run for run in runs if run.condition == name]
+                if mode == "predicted" and not all(run.classifier for run in of_condition):
+                    continue  # these are the bars of none
+                seeds = [run.masks[mode] for run in of_condition]
                 mean, _, low, high = _return_spread(seeds)
-                axis.barh(row, mean, height=0.24, color=colours[mode])
+                axis.barh(row, mean, height=0.92 * bar, color=colours[mode])
                 axis.hlines(row, low, high, color="black", linewidth=0.9)
-        axis.set_yticks(np.arange(len(names)), names)
+        axis.set_yticks(np.arange(len(names)), [style.label(name) for name in names])
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.grid(axis="y", visible=False)
         axis.set_xlabel("mean return")
         handles = [Patch(color=colours[mode], label=mode) for mode in modes]
-        fig.legend(handles=handles, loc="outside lower center", ncols=3, title="masks", fontsize=7)
+        fig.legend(handles=handles, loc="outside lower center", ncols=4, title="masks", fontsize=7)

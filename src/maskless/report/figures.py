@@ -7,7 +7,6 @@ Runs with the same label are seeds of one condition: the line is their mean, the
 Probabilities, which live on a log scale, have a geometric mean.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ ALWAYS_TRACKED = ("descend", "open_door", "open")
 
 _WIDTH = 3.3  # inches: one column of a paper
 _NO_DATA = "not enough data yet"
-COLOURS = dict(zip(CONDITIONS, itertools.cycle(style.PALETTE), strict=False))
-"""Every condition has one, in the order of the table of conditions."""
+COLOURS = dict(zip(CONDITIONS, style.PALETTE, strict=False))
+"""The first conditions of the table have colours of their own; the others take what is free."""
 
 
 def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -136,7 +135,8 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
 def tracked_actions(runs: Sequence[Run], most: int = 3) -> list[str]:
     """The paper's critical actions where they exist, then the rarest valid ones."""
     names, shares = _action_names(runs), _mean_shares(runs)
-    tracked = [name for name in ALWAYS_TRACKED if name in names]
+    never = {name for name, share in zip(names, shares, strict=True) if shares.any() and not share}
+    tracked = [name for name in ALWAYS_TRACKED if name in names and name not in never]
     rarest = [names[a] for a in np.argsort(shares, kind="stable") if 0 < shares[a] < 1]
     tracked += [name for name in rarest if name not in tracked][: max(0, most - len(tracked))]
     return tracked or list(names[:1])
@@ -240,6 +240,7 @@ def legend_keys(labels: list[str], **line: Any) -> list[Line2D]:
 
 
 def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
+    texts = [style.label(text) for text in texts]
     columns = 3 if max(map(len, texts)) <= 13 else 2
     fig.legend(handles, texts, loc="outside lower center", ncols=columns, fontsize=7)
 
@@ -266,7 +267,7 @@ def _action_names(runs: Sequence[Run]) -> list[str]:
 
 
 def _readable(action: str) -> str:
-    return action.replace("_", " ")
+    return style.label(action.replace("_", " "))
 
 
 def _percent(share: float) -> str:

@@ -5,21 +5,21 @@
     page.figure(folder / "returns.svg", "Mean return of finished episodes.")
     page.write(folder / "report.html")
 
-All text is escaped; figures are embedded.
+All text is escaped, `what stands in backticks` is code; figures are embedded.
 """
 
 import base64
+import html
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from rich.terminal_theme import NIGHT_OWLISH
 
-from maskless.errors import MasklessError
-from maskless.files import write_text
+from maskless.files import printable, read_bytes, write_text
 from maskless.report.text import recorded
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -45,15 +45,16 @@ class Page:
         self._parts.append(f"<h3>{escape(text)}</h3>")
 
     def text(self, text: str, *, dim: bool = False) -> None:
-        self._parts.append(f"<p{' class=dim' if dim else ''}>{escape(text)}</p>")
+        self._parts.append(f"<p{' class=dim' if dim else ''}>{_marked(text)}</p>")
 
     def bullets(self, lines: Iterable[str], *, dim: bool = False) -> None:
-        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        items = "".join(f"<li>{_marked(line)}</li>" for line in lines)
         self._parts.append(f"<ul{' class=dim' if dim else ''}>{items}</ul>")
 
     def link(self, text: str, address: str) -> None:
         """To a file beside the page."""
-        self._parts.append(f'<p><a href="{escape(address)}">{escape(text)}</a></p>')
+        quoted = quote(f"./{address}")  # a folder may be called `javascript:...`, or have a `#`
+        self._parts.append(f'<p><a href="{escape(quoted)}">{escape(text)}</a></p>')
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1
@@ -111,11 +112,18 @@ class Page:
         return path
 
 
+def escape(text: str) -> str:
+    """For HTML, and without what turns the direction of writing."""
+    return html.escape(printable(text))
+
+
+def _marked(text: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _embedded(path: Path) -> str:
-    """The file as a data address. As an image, not inline: names inside two SVGs may clash."""
+    """The file as a data address. As an image, not inline: names inside two SVGs may clash. A link
+    is not followed: it may lead to what is not meant for others."""
     kind = {".svg": "image/svg+xml", ".png": "image/png"}[path.suffix]
-    try:
-        content = base64.b64encode(path.read_bytes()).decode()
-    except OSError as error:
-        raise MasklessError(f"Cannot read the figure {path} ({error.strerror}).") from error
+    content = base64.b64encode(read_bytes(path, follow=False)).decode()
     return f"data:{kind};base64,{content}"

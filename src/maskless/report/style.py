@@ -1,5 +1,7 @@
 """One look for all figures: colour-blind-safe, readable at column width and on a dark page."""
 
+import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import matplotlib
 
-from maskless.errors import MasklessError
+from maskless.files import printable, write_bytes
 
 matplotlib.use("Agg")  # no display is needed, here or on a server
 import matplotlib.pyplot as plt
@@ -35,6 +37,11 @@ _STYLE: Any = {
 }
 
 
+def label(name: str, most: int = 40) -> str:
+    """A name as it stands, in a figure: short enough, on one line, and no formula."""
+    return printable(name.replace("\n", " "), most).replace("$", r"\$")
+
+
 @contextmanager
 def figure(path: Path, **subplots: Any) -> Iterator[tuple[Any, Any]]:
     """Draw into the yielded (figure, axes); saved as `path`.png and `path`.svg on leaving."""
@@ -44,8 +51,10 @@ def figure(path: Path, **subplots: Any) -> Iterator[tuple[Any, Any]]:
             yield fig, axes
             for suffix in (".png", ".svg"):
                 metadata = {"Date": None} if suffix == ".svg" else None
-                fig.savefig(path.with_suffix(suffix), metadata=metadata)
-        except OSError as error:
-            raise MasklessError(f"Cannot write the figure {path} ({error.strerror}).") from error
+                drawn = io.BytesIO()  # matplotlib itself would follow a link in the file's place
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+                    fig.savefig(drawn, format=suffix[1:], metadata=metadata)
+                write_bytes(path.with_suffix(suffix), drawn.getvalue())
         finally:
             plt.close(fig)

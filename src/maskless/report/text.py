@@ -8,13 +8,18 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from maskless.files import printable
+
+_LONGEST_CELL = 2000
 
 
-def percent(share: float, digits: int = 1) -> str:
+def percent(share: float, digits: int = 1, *, zero: str = "·") -> str:
     """A share as % without the sign. Tells a true zero (·) from a rounded one; a dash stands for
     what is not known (NaN)."""
     if share == 0:
-        return "·"
+        return zero
     if share != share:
         return "–"
     least = 10.0**-digits
@@ -34,18 +39,19 @@ def mean_known(values: Iterable[float | None]) -> float | None:
 
 def console_table(
     title: str,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    header: Sequence[str | Text],
+    rows: Iterable[Sequence[str | Text]],
     *,
     caption: str = "",
     text_columns: int = 1,
 ) -> Table:
     """A table for the terminal, narrow enough for 80 columns where its cells are. The first
-    `text_columns` columns are text, the others numbers. A row whose first cell is empty belongs to
-    the one above."""
+    `text_columns` columns are text, of which the first is folded where there is no room; the others
+    are numbers, which are never cut (`fitting` says which there is room for). A row whose first
+    cell is empty belongs to the one above. Texts are shown as they are, without markup."""
     table = Table(
-        title=title,
-        caption=caption or None,
+        title=_plain(title),
+        caption=_plain(caption) if caption else None,
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
@@ -53,13 +59,44 @@ def console_table(
         pad_edge=False,
     )
     for number, column in enumerate(header):
-        table.add_column(column, justify="left" if number < text_columns else "right", no_wrap=True)
+        justify: Any = "left" if number < text_columns else "right"
+        table.add_column(_plain(column), justify=justify, no_wrap=number > 0, overflow="fold")
     rows = list(rows)
-    in_groups = any(row[0] == "" for row in rows)
+    in_groups = any(not row[0] for row in rows)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
-        is_last = following is None or following[0] != ""
-        table.add_row(*row, end_section=in_groups and is_last)
+        is_last = following is None or bool(following[0])
+        table.add_row(*map(_plain, row), end_section=in_groups and is_last)
     return table
+
+
+def fitting(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    droppable: Sequence[int],
+    *,
+    least: int = 12,
+) -> list[int]:
+    """The columns of a table that there is room for and that say something. `droppable`: which may
+    go, in this order. `least`: how far the first column may be folded."""
+
+    def needed(column: int) -> int:
+        cells = [*header[column].split("\n"), *(row[column] for row in rows)]
+        widest = max(map(len, cells))
+        return 2 + (min(widest, least) if column == 0 else widest)
+
+    columns = [n for n in range(len(header)) if any(row[n] for row in rows)]
+    for column in droppable:
+        if sum(map(needed, columns)) <= width:
+            break
+        if column in columns:
+            columns.remove(column)
+    return columns
+
+
+def _plain(cell: str | Text) -> Text:
+    """Names of actions may hold what a terminal would obey; and a column has an end."""
+    return cell if isinstance(cell, Text) else Text(printable(cell, _LONGEST_CELL))
 
 
 def recorded(picture: Any) -> Console:

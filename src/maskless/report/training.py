@@ -10,28 +10,30 @@ import dataclasses
 import itertools
 import json
 import os.path
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from maskless.conditions import condition
 from maskless.diagnostics.suppression_warning import suppressed_actions, warning_lines
-from maskless.evaluation.runs import find_runs
+from maskless.errors import require
 from maskless.evaluation.summary import Evaluation, RunEvaluation, read_evaluation
-from maskless.files import output_folder
+from maskless.files import check_inside, output_folder, read_json, slug
 from maskless.report import audit, figures
 from maskless.report.evaluation import TEXT_COLUMNS, draw_evaluation, evaluation_table, headlines
 from maskless.report.page import Page
 from maskless.report.text import mean_known, number
-from maskless.training.log import read_metrics
+from maskless.training.folder import CONFIG_FILE, find_runs, read_config, read_description
+from maskless.training.log import read_run
 
 _CAPTIONS = {
     "returns": "Mean return of the episodes that finished while training.",
     "valid_rate": "Steps that selected a valid action while training.",
-    "probabilities": "Rare actions: their probability where they are valid (under the policy that"
-    " acted) and where they are not (under the raw softmax).",
-    "correlation": "Rare actions: how similar the features of states in which they are valid are to"
-    " those of states in which they are not.",
+    "probabilities": "The least often valid actions: their probability where they are valid (under"
+    " the policy that acted) and where they are not (under the raw softmax).",
+    "correlation": "The least often valid actions: how similar the features of states in which they"
+    " are valid are to those of states in which they are not.",
     "classifier": "The validity head at the end of training, action by action.",
 }
 _AUDIT_FIGURES = ("audit_errors", "audit_costs")
@@ -76,12 +78,20 @@ def write_report(folders: Sequence[Path], path: Path) -> Path:
     output_folder(path.parent)
     envs = list(dict.fromkeys(run.env for run in runs))
     page = Page(f"maskless: {' and '.join(envs)}", _subtitle(runs))
+    same = Counter(map(slug, envs))
+    names = {
+        env: slug(env) if same[slug(env)] == 1 else f"{slug(env)}-{n}" for n, env in enumerate(envs)
+    }
     for env in envs:
         alone = len(envs) == 1
-        drawings = output_folder(path.parent / "figures" / ("" if alone else env.replace(":", "-")))
+        drawings = _figures_folder(path.parent, "" if alone else names[env])
         of_env = [run for run in runs if run.env == env]
         _add_runs(page, of_env, drawings, prefix="" if alone else f"{env}: ", page_path=path)
     return page.write(path)
+
+
+def _figures_folder(folder: Path, name: str) -> Path:
+    return check_inside(folder, output_folder(check_inside(folder, folder / "figures") / name))
 
 
 def _add_runs(
@@ -95,14 +105,13 @@ def _add_runs(
         page.figures([(drawn[name], _CAPTIONS[name]) for name in names if name in drawn])
 
     page.heading(f"{prefix}Under oracle, predicted and no masks")
-    _add_evaluation(page, runs, drawings)
-    page.heading(f"{prefix}Curves")
-    show("returns", "valid_rate")
-    page.heading(f"{prefix}Suppression")
+    bars = _add_evaluation(page, runs, drawings)
+    page.heading(f"{prefix}Returns")
+    curves = [(drawn[name], _CAPTIONS[name]) for name in ("returns", "valid_rate")]
+    page.figures(bars + curves)
+    page.heading(f"{prefix}Suppression and feature correlation")
     _add_suppression(page, runs)
-    show("probabilities")
-    page.heading(f"{prefix}Feature correlation")
-    show("correlation")
+    show("probabilities", "correlation")  # the same actions side by side
     if "classifier" in drawn:
         page.heading(f"{prefix}Classifier")
         show("classifier")
@@ -113,11 +122,12 @@ def _add_runs(
 
 
 def _read_runs(folders: Sequence[Path]) -> list[RunFolder]:
-    runs = []
+    runs: list[RunFolder] = []
     for folder, label, _ in itertools.chain.from_iterable(map(find_runs, folders)):
-        about = json.loads((folder / "config.json").read_text())
+        about = _read_about(folder)
         training = folder.resolve().parent.parent.name
-        rows, evaluation = read_metrics(folder), read_evaluation(folder)
+        rows = read_run(folder, len(about["action_names"]))
+        evaluation = read_evaluation(folder)
         runs.append(RunFolder(folder, training, label, about, rows, evaluation))
     trainings: dict[str, set[str]] = {}
     for run in runs:
@@ -130,6 +140,20 @@ def _read_runs(folders: Sequence[Path]) -> list[RunFolder]:
     ]
 
 
+def _read_about(folder: Path) -> dict[str, Any]:
+    """The description of a run, with all that the page shows of it."""
+    about: Any = read_description(folder)
+    for name in ("condition_name", "condition", "seed", "action_names"):
+        require(name in about, f"{folder / CONFIG_FILE} is damaged: it lacks {name!r}.")
+    names = about["action_names"]
+    require(
+        0 < len(names) == len(set(names)),
+        f"{folder / CONFIG_FILE} is damaged: its action names are not different names.",
+    )
+    read_config(folder)
+    return about
+
+
 def _subtitle(runs: list[RunFolder]) -> str:
     frames = max((run.rows[-1]["frames"] for run in runs if run.rows), default=0)
     nets = ", ".join(dict.fromkeys(run.about["config"]["net"] for run in runs))
@@ -137,7 +161,8 @@ def _subtitle(runs: list[RunFolder]) -> str:
     return f"{len(runs)} runs ({labels}), {nets}, {frames:,} frames each."
 
 
-def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> None:
+def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> list[tuple[Path, str]]:
+    """Sentences and a table; gives the figure, if there is one, with its caption."""
     evaluations = [run.evaluation for run in runs if run.evaluation is not None]
     missing = sorted(
         {run.label for run in runs} - {run.label for run in runs if run.evaluation is not None}
@@ -145,7 +170,7 @@ def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> None:
     if missing:
         page.text(f"Not evaluated yet: {', '.join(missing)}. Run `maskless eval RUN` first.")
     if not evaluations:
-        return
+        return []
     evaluated = [labelled for run in runs for labelled in run.labelled_evaluation]
     page.bullets(headlines(evaluated))
     table = evaluation_table(evaluated, evaluations[0].achievement_names)
@@ -153,8 +178,8 @@ def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> None:
     draw_evaluation(evaluated, drawings / "evaluation")
     least = min(evaluation.settings["episodes"] for evaluation in evaluations)
     caption = f"{least:,} complete episodes or more for each bar."
-    page.figures([(drawings / "evaluation.svg", caption)])
     page.bullets(table.notes, dim=True)
+    return [(drawings / "evaluation.svg", caption)]
 
 
 def _add_suppression(page: Page, runs: list[RunFolder]) -> None:
@@ -165,9 +190,8 @@ def _add_suppression(page: Page, runs: list[RunFolder]) -> None:
         return
     unmasked = [run for run in measured if not condition(run.about["condition_name"]).masked]
     for run in unmasked:
-        warnings = warning_lines(suppressed_actions(run.rows, run.about["action_names"]))
         page.subheading(f"{run.label}, seed {run.about['seed']}")
-        page.bullets(warnings or ["no action is suppressed at the end."])
+        page.bullets(_suppression_lines(run))
     if not unmasked:
         page.text("All these runs acted under masks, where invalid tries cannot suppress anything.")
     header = ["action", "condition", "first valid at", "ln π then", "ratio", "π now", "frames to ½"]
@@ -183,6 +207,19 @@ def _add_suppression(page: Page, runs: list[RunFolder]) -> None:
         ],
         dim=True,
     )
+
+
+def _suppression_lines(run: RunFolder) -> list[str]:
+    """What is suppressed at the end; where nothing is, what was, when it was last."""
+    names = run.about["action_names"]
+    if warnings := warning_lines(suppressed_actions(run.rows, names)):
+        return warnings
+    lines = ["no action is suppressed at the end."]
+    for when, quarters in (("three quarters", 3), ("half", 2), ("a quarter", 1)):
+        rows = run.rows[: len(run.rows) * quarters // 4]
+        if found := suppressed_actions(rows, names):
+            return [*lines, *(f"After {when} of its frames: {each.sentence}" for each in found)]
+    return lines
 
 
 _MEASURES = (
@@ -208,19 +245,27 @@ def _suppression_rows(runs: list[RunFolder]) -> list[list[str]]:
     return rows
 
 
+class _Audit(TypedDict):
+    """Of audit.json, what the page shows."""
+
+    summary: str
+
+
 def _add_audits(page: Page, runs: list[RunFolder], page_path: Path) -> None:
     """What `maskless audit` wrote, with links to its pages."""
-    audited = [run for run in runs if (run.folder / "audit.json").exists()]
+    audited = [run for run in runs if os.path.isfile(run.folder / "audit.json")]
     if not audited:
         hint = "Not audited yet: `maskless audit RUN` compares the predicted masks with the true"
         page.text(f"{hint} ones where the policy acts.", dim=True)
         return
     page.subheading("Audit")
     for run in audited:
-        summary = json.loads((run.folder / "audit.json").read_text())["summary"]
+        summary = read_json(run.folder / "audit.json", _Audit, advice="audit the run again")[
+            "summary"
+        ]
         page.text(f"{run.label}, seed {run.about['seed']}: {summary}")
         drawn = {name: run.folder / "figures" / f"{name}.svg" for name in _AUDIT_FIGURES}
-        page.figures([(x, audit.CAPTIONS[name]) for name, x in drawn.items() if x.exists()])
+        page.figures([(x, audit.CAPTIONS[n]) for n, x in drawn.items() if os.path.isfile(x)])
         target = (run.folder / "audit.html").resolve()
         address = os.path.relpath(target, page_path.resolve().parent)
         page.link("Its own page shows the worst states and more.", address)

@@ -6,35 +6,46 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 
 from maskless.envs.mask_audit import Audit
-from maskless.files import write_json
+from maskless.files import printable, write_json
 from maskless.report import style
 from maskless.report.text import console_table, percent
 
 
 def print_audit(audit: Audit, console: Console) -> None:
     sources = ", ".join(f"{count:,} {name}" for name, count in audit.sources.items())
-    header = ["action", "works"]
+    header: list[str | Text] = ["action", "works"]
     for name in audit.rules:
-        header += [f"[bold]{name}[/]\n\nvalid", "works\nbut\nmasked", "dead\nbut\nvalid"]
+        header += [
+            Text.assemble((printable(name), "bold"), "\n\nvalid"),
+            "works\nbut\nmasked",
+            "dead\nbut\nvalid",
+        ]
     rows = []
     for number, action in enumerate(audit.action_names):
-        row = [action, percent(audit.effective[number] / audit.states)]
+        row: list[str | Text] = [action, percent(audit.effective[number] / audit.states)]
         for counts in audit.rules.values():
             row.append(percent(counts.valid[number] / audit.states))
             for errors in (counts.effective_but_masked, counts.dead_but_valid):
                 text = percent(errors[number] / audit.states)
-                row.append(text if text == "·" else f"[red]{text}[/red]")
+                row.append(text if text == "·" else Text(text, "red"))
         rows.append(row)
     title = f"{audit.env}: {audit.states:,} states ({sources})"
     caption = "% of states, · = never. works = effective: changes the world; dead = it does not"
     console.print(console_table(title, header, rows, caption=caption))
+    if audit.always_works:
+        console.print(
+            "every action works in every state: if the state holds a counter or a clock, leave it"
+            " out by overriding effect_view",
+            soft_wrap=True,
+        )
     for name, counts in audit.rules.items():
         checked = audit.states * len(audit.action_names)
         wrong = audit.errors(name)
         console.print(
-            f"rules [bold]{name}[/bold]: {wrong:,} of {checked:,} state-actions"
+            f"rules {name}: {wrong:,} of {checked:,} state-actions"
             f" disagree with the game ({100 * wrong / checked:.2f} %)"
         )
         for reason, by_action in counts.waived.items():
@@ -54,7 +65,7 @@ def draw_errors(
     axis.axvline(0, color="black", linewidth=0.6)
     axis.set_xlabel("% of states")
     axis.xaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
-    axis.set_yticks(rows, [name.replace("_", " ") for name in action_names])
+    axis.set_yticks(rows, [style.label(name.replace("_", " ")) for name in action_names])
     axis.set_ylim(len(rows) - 0.5, -0.5)
 
 
@@ -73,8 +84,10 @@ def draw_audit(audit: Audit, path: Path) -> None:
             masked, dead = counts.effective_but_masked, counts.dead_but_valid
             labels = ("works, but is masked", "does nothing, but is allowed")
             draw_errors(axis, names, masked / audit.states, dead / audit.states, *labels)
-            axis.set_title(f"rules: {name} ({audit.errors(name):,} errors)")
-        fig.suptitle(f"{audit.env}: masks against the game, {audit.states:,} states", fontsize=9)
+            axis.set_title(f"rules: {style.label(name)} ({audit.errors(name):,} errors)")
+        fig.suptitle(
+            f"{style.label(audit.env)}: masks against the game, {audit.states:,} states", fontsize=9
+        )
         handles, labels = axes[0][0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside lower center", ncols=2)
 

@@ -9,23 +9,34 @@ pytree) and `checkpoint.json` (which run, which update, the hash of the arrays).
 its name only when both are on the disk. Nothing in it is code.
 """
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from maskless.errors import MasklessError
+from maskless.files import (
+    MissingError,
+    Size,
+    UnreadableError,
+    check_finite_weights,
+    hash_of,
+    largest_file,
+    parse_tensors,
+    read_bytes,
+    read_json,
+    read_tensors,
+)
 from maskless.training.leaves import describe, from_stored, leaf_names, to_stored
 
 FORMAT = 1
@@ -33,7 +44,10 @@ FORMAT = 1
 
 STATE_FILE = "state.safetensors"
 ABOUT_FILE = "checkpoint.json"
+EXTRA_FILE = "extra.safetensors"
 _NAME = re.compile(r"update-(\d{6,})")
+_LARGEST_STATE = 2**40
+_LARGEST_EXTRA = 2**30
 _MISSING = object()
 
 
@@ -42,16 +56,21 @@ class _RefusedError(Exception):
 
 
 def save(
-    folder: Path, update: int, state: PyTree, *, identity: dict[str, Any], keep: int = 2
+    folder: Path,
+    update: int,
+    state: PyTree,
+    *,
+    identity: dict[str, Any],
+    extra: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Writes the state after `update`; then removes all but the newest `keep` checkpoints up to it,
-    and those of later updates (see `discard_after`).
+    """Writes the state after `update`. The checkpoints that are there stay: where several runs go
+    on together, remove old ones (`keep_newest`) when all of them have saved.
 
-    `identity` (what JSON can hold) says which run this is; `restore` compares it. If writing
-    fails, everything that was there before stays.
+    `identity` (what JSON can hold) says which run this is; `restore` compares it. `extra`: arrays
+    beside the state, for `read_extra`. If writing fails, everything that was there before stays.
     """
-    if update < 0 or keep < 1:
-        raise MasklessError(f"update must be at least 0 and keep at least 1: {update}, {keep}.")
+    if update < 0:
+        raise MasklessError(f"update must be at least 0, not {update}.")
     folder = Path(folder)
     final = folder / f"update-{update:06d}"
     arrays, leaves = to_stored(state)
@@ -60,7 +79,7 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(folder)
         partial = folder / f".{final.name}.partial"
-        _write(partial, arrays, about)
+        _write(partial, arrays, about, dict(extra or {}))
         if final.exists():  # a folder cannot be replaced in one step, only moved aside before
             _discard(final)
         os.rename(partial, final)
@@ -72,8 +91,17 @@ def save(
             f"Cannot write the checkpoint {final} ({reason}): make room or choose another folder;"
             " the checkpoints before it are kept."
         ) from error
-    _keep_newest(folder, update, keep)
     return final
+
+
+def keep_newest(folder: Path, update: int, keep: int) -> None:
+    """Removes all but the newest `keep` checkpoints up to `update`, and those of later updates (see
+    `discard_after`)."""
+    if keep < 1:
+        raise MasklessError(f"keep must be at least 1, not {keep}.")
+    discard_after(folder, update)
+    for number in updates(folder)[:-keep]:
+        _discard(Path(folder) / f"update-{number:06d}")
 
 
 def updates(folder: Path) -> list[int]:
@@ -101,6 +129,7 @@ def restore(
     identity: dict[str, Any],
     update: int | None = None,
     part: bool = False,
+    finite: str | None = None,
     warn: Callable[[str], None] = warnings.warn,
 ) -> tuple[int, PyTree]:
     """The newest good checkpoint, or the one of `update`: its update and its state.
@@ -108,6 +137,7 @@ def restore(
     `like` is the state's structure, shapes and dtypes (`jax.eval_shape` of what makes it). The
     leaves are NumPy arrays, equal bit for bit to what was saved; typed PRNG keys are JAX's.
     `part`: it is a part of the state only, and the rest of the checkpoint is not looked at.
+    `finite`: the part, such as "params", in which there must be neither NaN nor infinity.
     A damaged or foreign checkpoint is told to `warn` in one sentence and the one before is used.
     """
     folder = Path(folder)
@@ -117,7 +147,9 @@ def restore(
     refusals = []
     for number in wanted:
         try:
-            state = _read(folder / f"update-{number:06d}", number, like, identity, part)
+            place = folder / f"update-{number:06d}"
+            state = _read(place, number, like, identity, part)
+            _check_part(place, state, finite)
         except _RefusedError as error:
             refusals.append(str(error))
             continue
@@ -136,14 +168,43 @@ def discard_after(folder: Path, update: int) -> None:
             _discard(Path(folder) / f"update-{number:06d}")
 
 
-def _write(partial: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+def read_extra(folder: Path, update: int) -> dict[str, np.ndarray]:
+    """What was given to `save` beside the state; nothing if that was nothing."""
+    path = Path(folder) / f"update-{update:06d}"
+    try:
+        about = _read_about(path)
+        if "extra_sha256" not in about:
+            return {}
+        if hash_of(path / EXTRA_FILE, most=_LARGEST_EXTRA) != about["extra_sha256"]:
+            raise MasklessError(_damaged(path, f"{EXTRA_FILE} does not have its hash"))
+        return parse_tensors(read_bytes(path / EXTRA_FILE, most=_LARGEST_EXTRA))
+    except _RefusedError as error:
+        raise MasklessError(str(error)) from error
+
+
+def _write(
+    partial: Path,
+    arrays: dict[str, np.ndarray],
+    about: dict[str, Any],
+    extra: dict[str, np.ndarray],
+) -> None:
     partial.mkdir()
-    save_file(arrays, partial / STATE_FILE)
-    about["sha256"] = _hash(partial / STATE_FILE)
+    files = [STATE_FILE, ABOUT_FILE]
+    about["sha256"] = _write_arrays(partial / STATE_FILE, arrays)
+    if extra:
+        files.append(EXTRA_FILE)
+        about["extra_sha256"] = _write_arrays(partial / EXTRA_FILE, extra)
     (partial / ABOUT_FILE).write_text(json.dumps(about, indent=1) + "\n")
     # Without this, a crash of the machine could leave the name without the content.
-    for path in (partial / STATE_FILE, partial / ABOUT_FILE, partial):
+    for path in (*(partial / name for name in files), partial):
         _flush_to_disk(path)
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
+    """The hash of the file, which whoever may look into its folder can read."""
+    save_file(arrays, path)
+    path.chmod(path.parent.stat().st_mode & 0o666)
+    return hash_of(path, most=_LARGEST_STATE)
 
 
 def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any], part: bool) -> PyTree:
@@ -166,31 +227,70 @@ def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any], part:
     if misfit := _misfit(stored, expected):
         raise _RefusedError(f"The checkpoint {path} does not fit this program: {misfit}.")
     try:
-        if _hash(path / STATE_FILE) != about["sha256"]:
+        most = _largest_state(about["leaves"])
+        if hash_of(path / STATE_FILE, most=most) != about["sha256"]:
             raise _RefusedError(
                 _damaged(path, f"{STATE_FILE} does not have the hash it was saved with")
             )
-        arrays = load_file(path / STATE_FILE)
-        leaves = [from_stored(arrays.pop(name), about["leaves"][name]) for name in leaf_names(like)]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _RefusedError(_damaged(path, f"{STATE_FILE}: {error}")) from error
+        names = leaf_names(like)
+        arrays = read_tensors(path / STATE_FILE, names, most=most)
+        leaves = [from_stored(arrays.pop(name), about["leaves"][name]) for name in names]
+    except UnreadableError as error:
+        raise _RefusedError(_damaged(path, f"{STATE_FILE}: {error.reason}")) from error
+    except (MasklessError, KeyError, TypeError, ValueError) as error:
+        raise _RefusedError(_damaged(path, f"{STATE_FILE}: {str(error).rstrip('.')}")) from error
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def _read_about(path: Path) -> dict[str, Any]:
+def _check_part(path: Path, state: PyTree, part: str | None) -> None:
+    """Refuses a part of the state in which a number is not finite."""
+    numbers = dict(zip(leaf_names(state), jax.tree.leaves(state), strict=True))
     try:
-        about = json.loads((path / ABOUT_FILE).read_text("utf-8"))
-    except FileNotFoundError as error:
+        check_finite_weights(
+            {x: numbers[x] for x in numbers if part is not None and x.split("/")[0] == part}
+        )
+    except MasklessError as error:
+        raise _RefusedError(f"The checkpoint {path} cannot be used: {error}.") from error
+
+
+class _Leaf(TypedDict):
+    shape: list[Size]
+    dtype: str
+    key_implementation: NotRequired[str]
+
+
+class _About(TypedDict):
+    """What checkpoint.json holds."""
+
+    format: Size
+    update: Size
+    identity: dict[str, Any]
+    leaves: dict[str, _Leaf]
+    sha256: str
+    extra_sha256: NotRequired[str]
+
+
+def _read_about(path: Path) -> _About:
+    try:
+        return read_json(path / ABOUT_FILE, _About)
+    except MissingError as error:
         raise _RefusedError(
             f"There is no checkpoint {path}, or a part of it is missing."
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise _RefusedError(_damaged(path, f"{ABOUT_FILE}: {error}")) from error
-    kinds = {"format": int, "update": int, "identity": dict, "leaves": dict, "sha256": str}
-    for name, kind in kinds.items():
-        if not isinstance(about, dict) or not isinstance(about.get(name), kind):
-            raise _RefusedError(_damaged(path, f"{ABOUT_FILE} lacks {name!r}"))
-    return about
+    except UnreadableError as error:
+        raise _RefusedError(_damaged(path, f"{ABOUT_FILE}: {error.reason}")) from error
+
+
+def _largest_state(leaves: dict[str, _Leaf]) -> int:
+    """Bytes that the arrays of these leaves take at most. (A key of JAX is 16 bytes or fewer.)"""
+    sizes = []
+    for leaf in leaves.values():
+        try:
+            dtype = np.dtype(leaf["dtype"])
+        except TypeError:  # a key of JAX
+            dtype = np.dtype("complex128")
+        sizes.append((leaf["shape"], dtype))
+    return min(largest_file(sizes), _LARGEST_STATE)
 
 
 def _as_json(identity: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +322,7 @@ def _differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
     return [f"{name or 'the identity'} is {there[:80]} there and {here[:80]} here"]
 
 
-def _misfit(stored: dict[str, Any], expected: dict[str, dict[str, Any]]) -> str | None:
+def _misfit(stored: Mapping[str, _Leaf], expected: dict[str, dict[str, Any]]) -> str | None:
     """The first difference between the leaves of a checkpoint and those of the program."""
     for name in sorted(expected.keys() | stored.keys()):
         if name not in stored:
@@ -230,15 +330,10 @@ def _misfit(stored: dict[str, Any], expected: dict[str, dict[str, Any]]) -> str 
         if name not in expected:
             return f"it has {name!r}, which this program does not"
         for what in ("shape", "dtype"):
-            theirs = stored[name].get(what) if isinstance(stored[name], dict) else None
+            theirs = stored[name][what]
             if theirs != expected[name][what]:
                 return f"the {what} of {name!r} is {theirs} there and {expected[name][what]} here"
     return None
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush_to_disk(path: Path) -> None:
@@ -247,12 +342,6 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _keep_newest(folder: Path, update: int, keep: int) -> None:
-    discard_after(folder, update)
-    for number in updates(folder)[:-keep]:
-        _discard(folder / f"update-{number:06d}")
 
 
 def _discard(path: Path) -> None:

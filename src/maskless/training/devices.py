@@ -54,12 +54,13 @@ def mesh_for(runs: int, envs: int, *, at_most: int | None = None) -> Mesh | None
 def divide(runs: int, envs: int, processes: int, most: int) -> tuple[int, int] | None:
     """How many devices along each axis, if so many processes with at most `most` devices each can
     all take part."""
-    by_runs = [n for n in range(1, runs + 1) if runs % n == 0]
-    by_envs = [n for n in range(1, envs + 1) if envs % n == 0]
+    devices = processes * most
+    by_runs = [n for n in range(1, min(runs, devices) + 1) if runs % n == 0]
+    by_envs = [n for n in range(1, min(envs, devices) + 1) if envs % n == 0]
     fitting = [
         (a, b)
         for a, b in itertools.product(by_runs, by_envs)
-        if a * b % processes == 0 and a * b <= processes * most
+        if a * b % processes == 0 and a * b <= devices
     ]
     return max(fitting, default=None)
 

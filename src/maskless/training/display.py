@@ -14,21 +14,25 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from maskless.console import SafeConsole
 from maskless.training.signals import write_to_stderr
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "return": ("return", ".2f"),
     "length": ("episode length", ".1f"),
     "valid_rate": ("valid actions", ".1%"),
-    "classifier_accuracy": ("classifier accuracy", ".1%"),
+    "mask_recall": ("mask recall", ".1%"),
+    "mask_total_variation": ("mask TV", ".3f"),
 }
-"""What a row may hold: its key, heading and number format. Missing and NaN are shown as a dash."""
+"""What a row may hold: its key, heading and number format. Missing and NaN are shown as a dash.
+Mask recall: of the valid actions, how many the classifier finds; an accuracy is high where nothing
+is valid and nothing is found. Mask TV: how much of the policy is elsewhere under its masks."""
 
 Rows = Mapping[str, Mapping[str, float]]
 
 
 class TrainingDisplay:
-    """The progress of one program. `update` is all the training loop calls.
+    """The progress of one program: `doing` says what happens before the first `update`.
 
     The rate counts from the first update: what lies before it is compiling.
     """
@@ -46,11 +50,12 @@ class TrainingDisplay:
         """`total_frames` of all runs together, as `frames` in `update`; `seconds_between_lines`:
         the least time between two lines where stderr is not a terminal."""
         self._title, self._total, self._conditions = title, total_frames, tuple(conditions)
-        self._console = console or Console(stderr=True)
+        self._console = console or SafeConsole("stderr")
         self._pause, self._clock = seconds_between_lines, clock
         self._start = clock()
         self._first: tuple[float, int] | None = None
         self._frames, self._rate = 0, 0.0
+        self._doing: tuple[str, float] = ("compiling", self._start)
         self._rows: Rows = {}
         self._notes: tuple[str, ...] = ()
         self._announced: tuple[str, ...] = ()
@@ -62,6 +67,7 @@ class TrainingDisplay:
 
     def __enter__(self) -> "TrainingDisplay":
         self._start = self._clock()
+        self._doing = (self._doing[0], self._start)
         if self._live:
             self._live.start(refresh=True)
         return self
@@ -71,6 +77,14 @@ class TrainingDisplay:
             self._live.stop()
         elif self._last_line and self._last_line[1] != self._frames:
             self._print_line()
+
+    def doing(self, what: str) -> None:
+        """What happens from now on until the first `update`, such as "compiling the updates"."""
+        self._doing = (what, self._clock())
+        if self._live:
+            self._live.refresh()
+        else:
+            self._say(f"{self._title}: {what}, {_duration(self._clock() - self._start)}")
 
     def update(self, frames: int, rows: Rows, notes: Sequence[str] = ()) -> None:
         """`rows`: for each condition the means over its seeds, under the keys of `COLUMNS`;
@@ -104,9 +118,9 @@ class TrainingDisplay:
 
     def _table(self) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("condition")
+        table.add_column("condition", overflow="fold")
         for heading, _ in COLUMNS.values():
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=True)
         for condition in self._conditions:
             table.add_row(Text(condition), *self._numbers(condition).values())
         return table
@@ -114,7 +128,8 @@ class TrainingDisplay:
     def _progress(self) -> list[str]:
         parts = [f"{self._frames:,}/{self._total:,} frames"]
         if self._first is None:
-            parts.append("compiling")
+            what, since = self._doing
+            parts.append(f"{what} for {self._clock() - since:.0f} s")
         if self._rate > 0:
             parts.append(f"{self._rate:,.0f}/s")
         parts.append(_duration(self._clock() - self._start))

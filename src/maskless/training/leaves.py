@@ -6,6 +6,7 @@ stored as their bytes, typed PRNG keys as their data.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -64,7 +65,7 @@ def to_stored(tree: PyTree) -> tuple[dict[str, np.ndarray], dict[str, dict[str, 
 
 
 def from_stored(
-    stored: Shaped[np.ndarray, "..."], about: dict[str, Any]
+    stored: Shaped[np.ndarray, "..."], about: Mapping[str, Any]
 ) -> Shaped[np.ndarray, "..."] | Key[Array, "..."]:
     """One leaf as it was. ValueError, TypeError or KeyError when the two do not fit."""
     shape = tuple(about["shape"])

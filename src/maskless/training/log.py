@@ -8,20 +8,37 @@ A row maps names to numbers, 1-D arrays (one number per action), texts or None; 
 in it. NaN and infinity become null, which JSON can say. A line is there as a whole or not at all.
 """
 
+import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, Required, TypedDict, runtime_checkable
 
 import numpy as np
 
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
+from maskless.files import (
+    Number,
+    Size,
+    UnreadableError,
+    Whole,
+    check_type,
+    opened,
+    parse_line,
+    read_bytes,
+    replacing,
+)
 
 METRICS_FILE = "metrics.jsonl"
 _DIGITS = 7  # as many as float32 has
+
+_LARGEST = 2**28  # bytes: a thousand lines for a thousand actions
+_Number = Number | Whole
+_ROW: Any = dict[str, _Number | bool | str | list[_Number | None] | None]
 
 Row = dict[str, Any]
 
@@ -45,7 +62,7 @@ class RunLog:
         self._sinks = tuple(sinks)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab", buffering=0)
+            self._file = _appending(self.path)
             self._file.truncate(_end_of_last_line(self.path))
         except OSError as error:
             raise _cannot_write(self.path, error) from error
@@ -65,17 +82,12 @@ class RunLog:
         """Removes the rows of later updates, all at once: call it when resuming from `update`."""
         rows = zip(_whole_lines(self.path), read_metrics(self.path), strict=True)
         kept = [line for line, row in rows if row["update"] <= update]
-        partial = self.path.with_name(f".{METRICS_FILE}.partial")
         try:
-            with partial.open("wb") as file:
+            with replacing(self.path) as file:
                 file.writelines(line + b"\n" for line in kept)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.path)
             self._file.close()
-            self._file = self.path.open("ab", buffering=0)
+            self._file = _appending(self.path)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise _cannot_write(self.path, error) from error
 
     def close(self) -> None:
@@ -116,6 +128,37 @@ def read_metrics(path: Path) -> list[Row]:
     path = Path(path)
     path = path / METRICS_FILE if path.is_dir() else path
     return [_parse(path, number, line) for number, line in enumerate(_whole_lines(path), start=1)]
+
+
+_PerAction = list[_Number | None] | None
+_PER_ACTION = (
+    *("valid_share", "probability_valid", "raw_probability_invalid", "frames_to_half"),
+    *("first_valid_frames", "first_valid_log_probability", "suppression_ratio"),
+    *("feature_correlation", "feature_cosine_with_bias", "suppressed_since_frames"),
+    *("classifier_recall", "classifier_precision", "classifier_auroc"),
+)
+_RUN_ROW: Any = TypedDict(  # type: ignore[misc] # "return" is no name of an attribute
+    "_RUN_ROW",
+    {"update": Required[Size], "frames": Required[Size], "seconds": _Number}
+    | dict.fromkeys(("return", "length", "valid_rate"), _Number | None)
+    | dict.fromkeys(_PER_ACTION, _PerAction),
+    total=False,
+)
+"""What is read again of the rows that a training writes, to go on or to report."""
+
+
+def read_run(folder: Path, num_actions: int) -> list[Row]:
+    """The rows of a run, each with its frames, and lists of one number per action."""
+    path, rows = Path(folder) / METRICS_FILE, read_metrics(folder)
+    for number, row in enumerate(rows, start=1):
+        try:
+            check_type(row, _RUN_ROW)
+            for name, value in row.items():
+                fits = not isinstance(value, list) or len(value) == num_actions
+                require(fits, f"{name!r} is no list of {num_actions} numbers, one per action")
+        except MasklessError as error:
+            raise _damaged(path, number, error) from error
+    return rows
 
 
 def columns(source: Path | Sequence[Row]) -> dict[str, np.ndarray]:
@@ -167,24 +210,41 @@ def _rounded(number: float) -> float | None:
 
 def _parse(path: Path, number: int, line: bytes) -> Row:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict) or not isinstance(row.get("update"), int):
-        raise MasklessError(f"Line {number} of {path} is damaged: delete the line to go on.")
+        row = parse_line(line, _ROW)
+        require(isinstance(row.get("update"), int), "it has no update")
+    except MasklessError as error:
+        raise _damaged(path, number, error) from error
     return row
+
+
+def _damaged(path: Path, number: int, why: MasklessError) -> MasklessError:
+    reason = str(why).rstrip(".")
+    return MasklessError(
+        f"Line {number} of {path} is damaged ({reason}): delete the line to go on."
+    )
 
 
 def _whole_lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().split(b"\n")[:-1]
-    except OSError as error:
-        raise MasklessError(f"Cannot read the metrics {path} ({error.strerror}).") from error
+        return read_bytes(path, most=_LARGEST).split(b"\n")[:-1]
+    except UnreadableError as error:
+        raise MasklessError(f"Cannot read the metrics {path} ({error.reason}).") from error
+
+
+def _appending(path: Path) -> BinaryIO:
+    """The file, open for more; a link is not followed to what may be another's."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return file
 
 
 def _end_of_last_line(path: Path) -> int:
     """How many bytes of the file are whole lines."""
-    with path.open("rb") as file:
+    with opened(path, most=_LARGEST) as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:
             start = max(0, end - 65536)

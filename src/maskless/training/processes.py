@@ -86,6 +86,13 @@ def agree(*flags: bool) -> tuple[bool, ...]:
     return tuple(bool(flag) for flag in raised.any(axis=0))
 
 
+def number_of_first(number: int) -> int:
+    """The number that the first process has. All processes must ask."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
 def is_same(text: str) -> bool:
     """Whether all processes have the same text. All processes must ask."""
     if jax.process_count() == 1:

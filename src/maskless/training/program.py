@@ -27,6 +27,8 @@ class Program:
 
     resumes_exactly: ClassVar[bool] = True
     """Whether saved states lead to the very same numbers as if training had never stopped."""
+    stop_sentence: str | None = None
+    """Why the training should stop, when what the program is made of was asked to."""
 
     def __init__(
         self,

@@ -14,9 +14,9 @@ from rich.console import Console
 from maskless.conditions import condition
 from maskless.config import Config
 from maskless.diagnostics.suppression_warning import SuppressionWatch, warning_lines
-from maskless.training.display import TrainingDisplay
+from maskless.training.display import Rows, TrainingDisplay
 from maskless.training.folder import run_folders
-from maskless.training.log import Row, RunLog, Sink, plain_row, read_metrics
+from maskless.training.log import Row, RunLog, Sink, plain_row, read_run
 from maskless.training.metrics import by_condition, rows_of
 from maskless.training.program import Program
 
@@ -47,6 +47,7 @@ class Recorder:
         self._config, self._program, self._done, self._show = config, program, done, show
         self._folders = [None] * len(config.runs) if folder is None else run_folders(config, folder)
         self._sinks = sinks
+        self._shown: tuple[Rows, list[str]] = ({}, [])
         self._frames_of_all = config.frames_per_update * len(config.runs)
 
     def __enter__(self) -> "Recorder":
@@ -73,6 +74,10 @@ class Recorder:
         """All rows of every run so far, those of earlier sessions included."""
         return [run.rows for run in self._runs]
 
+    def doing(self, what: str) -> None:
+        """What happens until the first chunk is done."""
+        self._display.doing(what)
+
     def announce(self, line: str) -> None:
         """Something that happens between two chunks; safe in any thread."""
         self._display.announce(line)
@@ -83,8 +88,13 @@ class Recorder:
         logged = [run.write(row) for run, row in zip(self._runs, rows, strict=True)]
         notes = [note for run in self._runs for note in run.notes]
         means = by_condition(self._config, rows)
-        self._display.update(done * self._frames_of_all, means, notes)
+        self._shown = means, notes
+        self.show(done)
         return logged
+
+    def show(self, done: int) -> None:
+        """How far the training is."""
+        self._display.update(done * self._frames_of_all, *self._shown)
 
 
 def _title(config: Config, program: Program) -> str:
@@ -110,8 +120,8 @@ class _RunRecorder:
         self.rows: list[Row] = []
         if self._log is not None:
             self._log.truncate_after(done)
-            self.rows = read_metrics(self._log.path)
-        self.seconds_before = self.rows[-1]["seconds"] if self.rows else 0.0
+            self.rows = read_run(self._log.path.parent, program.learner.env.num_actions)
+        self.seconds_before = self.rows[-1].get("seconds", 0.0) if self.rows else 0.0
         self._name = f"{run[0]}, seed {run[1]}"
         # Under a mask nothing is suppressed by choosing what does not work.
         watched = program.learner.config.diagnostics and not condition(run[0]).masked

@@ -4,22 +4,34 @@ The same request gives the same `Config`, whether it comes from Python or from t
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
+import jax
 import optax
 
 from maskless import config as configuration
-from maskless.conditions import Condition, condition, grid, name_of
-from maskless.config import Config, preset
+from maskless.conditions import (
+    DEFAULT_CONDITIONS,
+    OWN_CONDITIONS,
+    Condition,
+    condition,
+    grid,
+    name_of,
+)
+from maskless.config import Config
 from maskless.envs import Environment
 from maskless.envs.resolve import OBJECT, as_environment, name_and_options
+from maskless.envs.trust import make_named_in_file
 from maskless.errors import MasklessError, UnknownNameError
-from maskless.hyperparameters import VARYING, Hyperparameters
+from maskless.hyperparameters import NAMES_ELSEWHERE, VARYING, Hyperparameters
 from maskless.nets import NETS, AnyNetwork, Network, as_network, check_network, is_recurrent
 from maskless.ppo.learner import Optimizer
 from maskless.ppo.update import adam
+from maskless.presets import AUTO, PRESETS, preset
 
 CUSTOM = "custom:"
 """What the name of a network begins with that was given as an object."""
@@ -42,16 +54,17 @@ class Request:
 
 def make_request(
     env: Any,
-    conditions: str | Condition | Sequence[str | Condition],
+    conditions: str | Condition | Sequence[str | Condition] | None = None,
     *,
     net: Any = None,
     encoder: Any = None,
     optimizer: Optimizer | None = None,
-    preset_name: str = "paper",
+    preset_name: str = AUTO,
     env_options: Mapping[str, Any] | None = None,
     ppo: Hyperparameters | None = None,
     width: int | None = None,
     frames: float = 1e6,
+    finish: float | None = None,
     **settings: Any,
 ) -> Request:
     """What `maskless.train` is asked for. `settings`: fields of `Config`; and numbers of
@@ -59,21 +72,28 @@ def make_request(
     net, encoder = _net_and_encoder("mlp" if net is None else net, encoder)
     fields = {name: settings.pop(name) for name in _CONFIG & settings.keys()}
     _check_types(frames, width, fields.get("seeds", 1), optimizer, settings)
+    if finish is not None:
+        check_finish(finish)
     world = as_environment(env, env_options)
     single, varying = _split_numbers(settings)
-    if ppo is None:
-        ppo = default_hyperparameters(world, net, preset_name)
-    if width is None and preset_name == "cpu":
-        width = getattr(_network_class(net), "cpu_width", None)
+    chosen = None if ppo is not None else choose_preset(world, preset_name)
+    if chosen is not None:
+        ppo, width = default_numbers(world, net, chosen, width)
+    assert ppo is not None
+    if conditions is None:
+        conditions = default_conditions(world)
     name, options = name_and_options(world)
+    runs = grid(*_names(conditions), **varying)
     config = Config(
         env=name,
         env_options=options,
         net=_net_name(net, encoder),
         width=width,
-        conditions=grid(*_names(conditions), **varying),
+        conditions=runs,
         frames=int(frames),
         ppo=dataclasses.replace(ppo, **single),
+        preset=chosen,
+        finish=default_finish(world, runs, int(frames)) if finish is None else int(finish),
         optimizer="adam" if optimizer is None else "custom",
         **fields,
     )
@@ -89,19 +109,33 @@ def request_again(
     net: Any = None,
     encoder: Any = None,
     optimizer: Optimizer | None = None,
+    file: Path | None = None,
+    trust: bool = False,
 ) -> Request:
     """The request that a configuration was made from. What was given as an object then must be
-    given again."""
+    given again. `file`: where the configuration was read, unless the caller made it; `trust`:
+    import what it names (`maskless.envs.trust`)."""
     if optimizer is None and config.optimizer != "adam":
         raise _missing("optimiser", config.optimizer, "optimizer")
-    world, network = env_and_net(config, env, net, encoder)
+    if isinstance(env, str) and env != config.env:
+        raise MasklessError(
+            f"A training goes on in its own environment, {config.env}, and not in {env}."
+        )
+    world, network = env_and_net(config, env, net, encoder, file=file, trust=trust)
     return _checked(Request(config, world, network, optimizer or adam))
 
 
 def env_and_net(
-    config: Config, env: Any = None, net: Any = None, encoder: Any = None
+    config: Config,
+    env: Any = None,
+    net: Any = None,
+    encoder: Any = None,
+    *,
+    file: Path | None = None,
+    trust: bool = False,
 ) -> tuple[Environment, Network]:
-    """The environment and the network that a configuration names, or those given in their place."""
+    """The environment and the network that a configuration names, or those given in their place.
+    `file`, `trust`: as above."""
     if env is None and config.env.startswith(OBJECT):
         raise _missing("environment", config.env, "env")
     net, encoder = _net_and_encoder(net, encoder)
@@ -110,8 +144,18 @@ def env_and_net(
         raise _missing("network", config.net, "net")
     if encoder is None and of_encoder:
         raise _missing("encoder", of_encoder, "encoder")
-    world = as_environment(config.env, config.env_options) if env is None else as_environment(env)
+    if env is None and file is not None:
+        world = make_named_in_file(config.env, config.env_options, file=file, trust=trust)
+    else:
+        world = given_environment(config, config.env if env is None else env)
     return world, _network(config, world, named if net is None else net, encoder)
+
+
+def given_environment(config: Config, env: Any) -> Environment:
+    """The user's `env`; with the options of the configuration if it is the one named there, or
+    stands for one that was given as an object."""
+    same = config.env.startswith(OBJECT) or (isinstance(env, str) and env == config.env)
+    return as_environment(env, config.env_options if same else None)
 
 
 def _missing(what: str, name: str, argument: str) -> MasklessError:
@@ -129,9 +173,21 @@ def _network(config: Config, env: Environment, net: Any, encoder: Any) -> Networ
         width=config.width,
         precision=config.precision,
     )
+    if isinstance(network, Network):
+        network = network.clone(**_extra_heads(config))
     if encoder is not None or not isinstance(net, str):
         check_network(network, env.num_actions, env.observation_shapes)
     return network
+
+
+def _extra_heads(config: Config) -> dict[str, Any]:
+    """What some of the conditions need beside the heads that every network has."""
+    chosen = [condition(name) for name in config.conditions]
+    needed = {
+        "cloned": any(each.has_clone for each in chosen),
+        "uncertain": any(each.confidence > 0 for each in chosen),
+    }
+    return {name: True for name, is_needed in needed.items() if is_needed}
 
 
 def _checked(request: Request) -> Request:
@@ -139,16 +195,100 @@ def _checked(request: Request) -> Request:
     unit = getattr(net, "rollout_unit", 1)
     configuration.check(config, recurrent=is_recurrent(net), rollout_unit=unit)
     _check_masks(config, request.env)
+    if config.finish and jax.process_count() > 1:
+        raise MasklessError(
+            "Policies are finished by one process: train with finish=0 (--finish 0), and finish"
+            " them afterwards (maskless finish RUN)."
+        )
     for name in config.conditions:
-        if condition(name).detached and not isinstance(net, Network):
+        alone = condition(name).detached or condition(name).ridge
+        if alone and not isinstance(net, Network):
             raise MasklessError(f"{name!r} needs a network of maskless: its validity head alone.")
+        if condition(name).has_clone and not getattr(net, "cloned", False):
+            raise MasklessError(
+                f"{name!r} needs a second policy head: a network of maskless, or one of yours that"
+                " gives Heads.clone and says cloned = True."
+            )
     return request
 
 
-def default_hyperparameters(env: Environment, net: Any, preset_name: str) -> Hyperparameters:
-    """The preset's numbers with what this network and this environment need."""
-    of_net = getattr(_network_class(net), "default_hyperparameters", {})
-    return preset(preset_name, net=of_net, env=env.default_hyperparameters)
+def choose_preset(env: Environment, name: str = AUTO) -> str:
+    """The preset of this name; "auto": the one for this environment on this device."""
+    if name != AUTO:
+        return name
+    if env.default_preset is not None:
+        return env.default_preset
+    if env.runs_on_host:
+        return "gymnasium"
+    return "small" if jax.default_backend() == "cpu" else "paper"
+
+
+def default_numbers(
+    env: Environment, net: Any, preset_name: str, width: int | None = None
+) -> tuple[Hyperparameters, int | None]:
+    """The preset's numbers with what this network and this environment need; and the network's
+    width, unless there is one already (None: the paper's)."""
+    kind = _network_class(net)
+    ppo = preset(
+        preset_name,
+        net=getattr(kind, "default_hyperparameters", {}),
+        env=env.default_hyperparameters,
+        recurrent=getattr(kind, "recurrent", True),
+    )
+    if width is None and PRESETS[preset_name].narrow:
+        width = getattr(kind, "cpu_width", None)
+    return ppo, width
+
+
+def default_conditions(env: Environment) -> tuple[str, ...]:
+    """What is trained in it unless somebody asks for others."""
+    return OWN_CONDITIONS if env.default_preset is None else DEFAULT_CONDITIONS
+
+
+def default_finish(env: Environment, conditions: Sequence[str], frames: int) -> int:
+    """The frames of the phase after PPO unless somebody asks for others: a policy for a world of
+    one's own is to be deployed, where there is no oracle."""
+    masked = env.has_masks and any(condition(name).masked for name in conditions)
+    if env.default_preset is not None or not masked or jax.process_count() > 1:
+        return 0
+    return frames // 2
+
+
+def check_finish(frames: Any) -> None:
+    """Refuses what is no number of frames for the phase after PPO."""
+    if not isinstance(frames, int | float) or not 0 <= frames < math.inf:
+        raise MasklessError(f"finish must be a number of at least 0, not {frames!r}.")
+
+
+LARGE = 30.0
+"""Numbers beyond this saturate the first layer."""
+
+
+def remarks(request: Request, *, numbers_too: bool) -> Iterator[str]:
+    """What was chosen for the user, in a line each. `numbers_too`: also the preset."""
+    config, env = request.config, request.env
+    ppo = config.ppo
+    if numbers_too and config.preset is not None:
+        parts = [
+            f"{ppo.num_envs:,} environments x {ppo.rollout} steps",
+            f"{ppo.epochs} epochs of {ppo.minibatches} minibatches",
+            f"learning rate {ppo.learning_rate:g}",
+            f"width {config.width or 'of the paper'}",
+        ]
+        if config.finish:
+            parts.append(f"then {config.finish:,} frames to finish")
+        yield f"preset {config.preset}: {', '.join(parts)}; {' '.join(config.conditions)}"
+    largest = getattr(env, "largest_number", 0.0)
+    if largest > LARGE:
+        yield (
+            f"observations hold numbers such as {largest:,.0f}, from which a network learns little:"
+            " divide them in the environment or in a wrapper, so that they are about 1"
+        )
+    if env.exact_rules not in (None, env.rules) and "rules" not in config.env_options:
+        yield (
+            "masks: the paper's listing, errors included; without them: --env-options"
+            f" rules={env.exact_rules}"
+        )
 
 
 def _network_class(net: Any) -> Any:
@@ -209,6 +349,8 @@ def _split_numbers(numbers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     """Those that are the same in all runs, for `Hyperparameters`; and those for `grid`."""
     single, varying = {}, {}
     for name, value in numbers.items():
+        if name in NAMES_ELSEWHERE:
+            raise MasklessError(f"{name} is called {NAMES_ELSEWHERE[name]} here.")
         if name not in _HYPERPARAMETERS | _CONDITION:
             raise UnknownNameError("setting", name, _HYPERPARAMETERS | _CONDITION | _CONFIG)
         listed = isinstance(value, Iterable) and not isinstance(value, str)
@@ -230,9 +372,9 @@ def _check_masks(config: Config, env: Environment) -> None:
     if env.has_masks:
         return
     for name in config.conditions:
-        if condition(name).masked or condition(name).has_classifier:
+        if condition(name).needs_oracle or config.finish:
             raise MasklessError(
                 f"{env.id} has no action masks, which {name!r} learns from: train it with"
-                ' --conditions unmasked, or give it env.action_masks(), info["action_mask"] or'
-                ' obs["action_mask"].'
+                " --conditions unmasked or discovered, or give it env.action_masks(),"
+                ' info["action_mask"] or obs["action_mask"].'
             )

@@ -1,10 +1,11 @@
-"""Ctrl-C and SIGTERM as a wish: finish the current chunk, save, stop.
+"""Ctrl-C, SIGTERM and SIGHUP as a wish: finish the current chunk, save, stop.
 
 with StopRequest() as stop:
     while not (done or stop.requested):
         train_a_chunk()
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -13,12 +14,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM sets `requested`; the second raises
-    KeyboardInterrupt. Outside the main thread, where Python takes no signals, it does nothing.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP sets `requested`; the second raises
+    KeyboardInterrupt. SIGHUP, of a terminal that was closed, comes once from the terminal and once
+    from the shell: it is a wish however often, and none where `nohup` has silenced it. Outside
+    the main thread, where Python takes no signals, all this does nothing.
 
     Python runs signal handlers only between two of its instructions, and a compiled chunk is one
     long instruction. So that the user hears at once that the signal has arrived, a thread listens
@@ -31,9 +34,15 @@ class StopRequest:
         stderr."""
         self.requested = False
         self.signal_name: str | None = None
+        self.exits_at_once = False
+        """Set it while there is nothing to save, as in compiling: the next signal then ends the
+        process, without unwinding. (XLA's threads would be torn down under its feet.)"""
         self._announce = announce or write_to_stderr
         self._count = 0
         self._lock = threading.RLock()
+        self._signals = [signal.SIGINT, signal.SIGTERM]
+        if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+            self._signals.append(signal.Signals(_HANGUP))
         self._old_handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -45,7 +54,7 @@ class StopRequest:
         self._old_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._old_handlers = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        self._old_handlers = {n: signal.signal(n, self._handle) for n in self._signals}
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -81,13 +90,17 @@ class StopRequest:
             except BlockingIOError:
                 return True
             for number in received:
-                if number in _SIGNALS:
+                if number in self._signals:
                     self._note(signal.Signals(number))
             return bool(received)
 
     def _note(self, received: signal.Signals) -> None:
-        self._count += 1
-        if self._count == 1:
+        if self.exits_at_once:
+            show_cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a live display has hidden it
+            write_to_stderr(f"{received.name}: stopped while compiling.", show_cursor)
+            os._exit(128 + received)
+        self._count += received != _HANGUP
+        if not self.requested:
             self.requested, self.signal_name = True, received.name
             self._announce(
                 f"{received.name}: finishing the current chunk and saving it; once more stops at"
@@ -95,6 +108,7 @@ class StopRequest:
             )
 
 
-def write_to_stderr(line: str) -> None:
+def write_to_stderr(line: str, before: str = "") -> None:
     """Past Python's buffers, which the interrupted thread may be in the middle of."""
-    os.write(2, f"maskless: {line}\n".encode())
+    with contextlib.suppress(OSError):  # nobody may be listening any more
+        os.write(2, f"{before}maskless: {line}\n".encode())

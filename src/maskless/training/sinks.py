@@ -4,23 +4,27 @@ Give them to `RunLog(folder, sinks=[...])`. One number per action becomes one cu
 `name/action`. The x-axis is the number of frames (`frames` of the row; without it, `update`).
 """
 
+import contextlib
 import importlib
+import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
+from maskless.files import MissingError, read_bytes, write_text
 from maskless.training.log import Row
 
 
 class TensorBoard:
     """Event files in `folder/tensorboard`: `tensorboard --logdir runs`.
 
-    tensorboardX writes them in a thread: what is written is on the disk within `FLUSH_SECONDS`, and
-    after `close`; its `flush` does not wait for that thread. A row is one event: `add_scalar` of
-    each of its curves takes 100 µs and not 3.
+    They are written in this thread, and are on the disk when `FLUSH_SECONDS` have passed at the
+    next rows, and after `close`. (That of tensorboardX's own `SummaryWriter` dies when the disk is
+    full, and who writes then waits for it for ever.) A row is one event: `add_scalar` of each of
+    its curves takes 100 µs and not 3.
     """
 
     FLUSH_SECONDS = 10.0
@@ -28,32 +32,55 @@ class TensorBoard:
     def __init__(self, folder: Path, action_names: Sequence[str] = ()):
         self._action_names = action_names
         self._folder = Path(folder) / "tensorboard"
-        self._tensorboardx = _optional("tensorboardX", "tensorboard")
+        optional("tensorboardX")
+        self._files = optional("tensorboardX.event_file_writer")
+        self._events = optional("tensorboardX.proto.event_pb2")
         self._writer: Any = None
+        self._flushed = -math.inf
 
     def write(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            step = row["frames"] if "frames" in row else row["update"]
-            if self._writer is None:
-                self._writer = self._start(step)
-            summary = self._tensorboardx.proto.summary_pb2.Summary()
-            for name, number in curves(row, self._action_names):
-                summary.value.add(tag=name, simple_value=number)
-            self._writer.file_writer.add_summary(summary, step)
+        with self._failing_in_words():
+            for row in rows:
+                step = row["frames"] if "frames" in row else row["update"]
+                if self._writer is None:
+                    self._writer = self._start(step)
+                event = self._event(step)
+                for name, number in curves(row, self._action_names):
+                    event.summary.value.add(tag=name, simple_value=number)
+                self._writer.write_event(event)
+            if self._writer is not None and time.monotonic() - self._flushed > self.FLUSH_SECONDS:
+                self._writer.flush()
+                self._flushed = time.monotonic()
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with self._failing_in_words():
+                self._writer.close()
 
     def _start(self, step: int) -> Any:
         """A file for this session. TensorBoard forgets what earlier sessions wrote from `step` on:
         a resumed run does some updates again."""
-        return self._tensorboardx.SummaryWriter(
-            str(self._folder),
-            purge_step=step,
-            flush_secs=self.FLUSH_SECONDS,
-            filename_suffix=f".{time.time_ns()}",  # two sessions may begin in one second
-        )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # Two sessions may begin in one second.
+        writer = self._files.EventsWriter(str(self._folder / "events"), f".{time.time_ns()}")
+        start = self._event(step)
+        start.session_log.status = self._events.SessionLog.START
+        writer.write_event(start)
+        return writer
+
+    def _event(self, step: int) -> Any:
+        return self._events.Event(step=int(step), wall_time=time.time())
+
+    @contextlib.contextmanager
+    def _failing_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._writer = None  # nothing more is tried
+            raise MasklessError(
+                f"Cannot write {self._folder} ({error.strerror}): make room, or go on without"
+                " --tensorboard."
+            ) from error
 
 
 class WandB:
@@ -71,7 +98,7 @@ class WandB:
     ):
         """`program`: the name of the program's folder; `name`: of the run, as in
         "masked-kl/seed-0"; `config`: what W&B shows as the run's settings."""
-        wandb = _optional("wandb", "wandb")
+        wandb = optional("wandb")
         folder = Path(folder)
         self._action_names = action_names
         try:
@@ -113,18 +140,21 @@ def curves(row: Row, action_names: Sequence[str]) -> Iterator[tuple[str, float]]
         yield from ((part, x) for part, x in parts if isinstance(x, (int, float)))
 
 
-def _optional(module: str, extra: str) -> Any:
+def optional(module: str) -> Any:
+    """The module, or a sentence that says how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MasklessError(
-            f"{module} is not installed: run pip install 'maskless[{extra}]'."
-        ) from error
+        raise MasklessError(f"{module} is not installed: run pip install {module}.") from error
 
 
 def _wandb_id(folder: Path) -> str:
     """The same for every session of a run, so that W&B continues the run when we do."""
     path = folder / "wandb-id.txt"
-    if not path.exists():
-        path.write_text(secrets.token_hex(8))
-    return path.read_text().strip()
+    try:
+        name = read_bytes(path, most=100).decode("ascii", "replace").strip()
+    except MissingError:
+        name = secrets.token_hex(8)
+        write_text(path, name)
+    require(name.isalnum(), f"{path} holds no id of W&B: delete it to begin a new run there.")
+    return name

@@ -45,7 +45,13 @@ def compare(
 
 
 def every_seed(cell: Cell | None, test: Callable[[float], bool]) -> bool | None:
-    return None if cell is None else all(test(value) for value in cell.values)
+    """None where the seeds disagree."""
+    return None if cell is None else unanimous([test(value) for value in cell.values])
+
+
+def unanimous(answers: Sequence[bool]) -> bool | None:
+    """What all say; None where they disagree."""
+    return answers[0] if len(set(answers)) == 1 else None
 
 
 def between(low: float, high: float) -> Callable[[float], bool]:
@@ -57,11 +63,13 @@ def once_true(holds: bool | None, final: bool) -> bool | None:
     return holds if holds or final else None
 
 
-def surely_above(one: Cell | None, other: Cell | None) -> bool | None:
-    """None where the ranges over seeds overlap."""
+def is_above(one: Cell | None, other: Cell | None) -> bool | None:
+    """The order of two conditions: decided by ranges that are apart, of at least three seeds."""
     if one is None or other is None:
         return None
-    return True if one.above(other) else False if other.above(one) else None
+    if one.above(other):
+        return True
+    return False if other.above(one) else None
 
 
 def similar(means: Sequence[float]) -> bool:
@@ -83,4 +91,10 @@ def show(cell: Cell | None, form: str = ".2f") -> str:
 
 
 def versus(one: Cell | None, other: Cell | None) -> str:
-    return f"{show(one)} against {show(other)}"
+    """Both, and whether all seeds lie on one side, which alone decides nothing."""
+    said = f"{show(one)} against {show(other)}"
+    if one is None or other is None or len(one.values) < 2:
+        return said
+    if max(one.values) < min(other.values):
+        return f"{said}, every seed lower"
+    return f"{said}, every seed higher" if min(one.values) > max(other.values) else said

@@ -1,5 +1,7 @@
 """Checks of the classifier and its weight, of the games' sizes, and of the theory."""
 
+from collections.abc import Sequence
+
 from maskless.conditions import condition
 from maskless_paper import results
 from maskless_paper.claims.check import (
@@ -10,8 +12,10 @@ from maskless_paper.claims.check import (
     between,
     compare,
     every_seed,
+    is_above,
     relative_spread,
     show,
+    unanimous,
 )
 from maskless_paper.study_files import Result
 
@@ -36,25 +40,64 @@ def strengths(result: Result) -> list[Check]:
     accuracy = {x: results.final(result, n, "classifier_accuracy") for x, n in names.items()}
     retained = {x: results.retained(result, name) for x, name in names.items()}
     strong = [strength for strength in names if strength >= 5]
-    accurate = [every_seed(accuracy[x], lambda value: value > 0.98) for x in strong]
-    near = [every_seed(retained[x], lambda share: share >= RETAINED) for x in strong]
     spread = relative_spread([cell.mean for cell in oracle if cell is not None])
+    decides = results.decides(result)  # of another game, neither a yes nor a no counts
+    accurate = unanimous_of([every_seed(accuracy[x], lambda value: value > 0.98) for x in strong])
+    near = unanimous_of([every_seed(retained[x], lambda share: share >= RETAINED) for x in strong])
     return [
         Check(
             "the return hardly depends on λ (within 7 %)",
             f"{100 * spread:.0f} %",
-            spread <= SIMILAR,
+            spread <= SIMILAR if decides else None,
         ),
-        compare("accuracy about 97 % at 0.1", accuracy[0.1], between(0.96, 0.98), form=".4f"),
+        compare(
+            "accuracy about 97 % at 0.1",
+            accuracy[0.1],
+            between(0.96, 0.98),
+            form=".4f",
+            decides=decides,
+        ),
         Check(
             "accuracy above 98 % from 5 on",
             ", ".join(show(accuracy[x], ".4f") for x in strong),
-            None if None in accurate else all(accurate),
+            accurate if decides else None,
         ),
         Check(
             "from 5 on, 95 % are kept under predicted masks",
             ", ".join(f"λ = {x:g}: {show(cell)}" for x, cell in retained.items()),
-            None if None in near else all(near),
+            near if decides else None,
+        ),
+    ]
+
+
+def unanimous_of(answers: Sequence[bool | None]) -> bool | None:
+    """What all say; None where one is open or they disagree."""
+    known = [answer for answer in answers if answer is not None]
+    return unanimous(known) if known and len(known) == len(answers) else None
+
+
+def strengths_help(result: Result) -> list[Check]:
+    """Higher weights under the oracle's masks, and the classification loss."""
+    names = {condition(name).strength: name for name in results.conditions(result)}
+    returns = {x: results.returns(result, name, "oracle") for x, name in names.items()}
+    losses = {x: results.final(result, n, "classification_loss") for x, n in names.items()}
+    strong, weak = (
+        [cell for x, cell in returns.items() if cell is not None and (x >= 5) == high]
+        for high in (True, False)
+    )
+    orders = [is_above(one, other) for one in strong for other in weak]
+    decides = results.decides(result)
+    low = unanimous_of([every_seed(losses[x], lambda loss: loss < 0.2) for x in names if x >= 5])
+    return [
+        Check(
+            "with the oracle, λ of 5 and more return more than 0.1 and 1",
+            ", ".join(f"λ = {x:g}: {show(cell)}" for x, cell in returns.items()),
+            unanimous_of(orders) if decides else None,
+        ),
+        Check(
+            "the classification loss is below 0.2 from 5 on",
+            ", ".join(f"λ = {x:g}: {show(cell, '.1e')}" for x, cell in losses.items()),
+            low if decides else None,
         ),
     ]
 

@@ -5,51 +5,91 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from maskless_paper.claims.verdicts import VERDICTS, JudgedClaim
+from maskless_paper import results
+from maskless_paper.claims.verdicts import VERDICTS, Counts, JudgedClaim
 from maskless_paper.results import format_frames
 
 _MARKS = {True: "yes", False: "**no**", None: "open"}
+RULES = (
+    "A claim is taken apart into checks, each *yes* or *no* of our runs. *open*: our runs are too"
+    " short, or their seeds do not decide it. *not run*: a study that could judge it does not exist"
+    " yet. The verdict follows from these four counts: nothing on this page is typed by hand but"
+    " the paper's words and the notes.",
+    "In brackets: from the lowest seed to the highest, each with its own 95 % interval over"
+    f" episodes; of {results.SEEDS} seeds and more, the interval over seeds and episodes.",
+)
+LIST = (
+    "All seeds must agree, or the check is open.",
+    f"Which of two conditions is higher is decided from {results.SEEDS} seeds of each on.",
+    "What is kept, what an accuracy is, how long an episode: a *no* counts in the paper's own game"
+    " and from a tenth of its frames on. Numbers of its Table 1 are judged at its full budget only,"
+    " and what is kept against the paper's own cell less five points.",
+    f"A probability where an action is valid is a mean over at least {results.STATES} states in a"
+    " row (the rule of ten states: what a policy did in one state says little). The lowest of such"
+    " means is a little too low; findings.md tells it over at least"
+    f" {results.HEADLINE_STATES} states.",
+)
+READINGS = (
+    "*Frames→1.0* (L394): until the training return, a mean over a million frames, is 0.95.",
+    '*"Replay buffer D"* (L262): the minibatch of the same rollout that PPO learns from.',
+    "The heads of the RNN have ReLU (L1002), not the Tanh of the table (L1034).",
+    "First occurrence (L1057-L1065) is per action, not per state: the first update with a state in"
+    " which it is valid.",
+    "The learning rate is annealed at the scale `paper` only: no study that is committed here is"
+    " annealed.",
+    "Predicted masks of a condition without a classifier: sampling without a mask.",
+)
 
 
 def claims_page(judged: Sequence[JudgedClaim]) -> str:
     """Every claim, with the paper's words, ours, and how to run it again."""
-    counts = Counter(claim.verdict for claim in judged)
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     lines = [
         "# The paper's claims, judged",
         "",
-        "Written by `python results/tables.py` from [results/studies](../results/studies); nothing"
-        " here is typed by hand. A claim is taken apart into what can be true or false of our runs."
-        " *open*: it was not run, not for long enough, or the seeds do not decide it. In brackets:"
-        " from the lowest seed to the highest, each with its own 95 % interval over episodes. Our"
-        " budgets are shorter than the paper's (1e9 frames, corridors 2e8), so that a number of its"
-        " tables is judged only where the budget is the same; the order of conditions always is."
-        " L123 is a line of the paper's source.",
+        "Written by `python results/tables.py` from [results/studies](../results/studies). L123 is"
+        " a line of the paper's source.",
         "",
-        f"**{len(judged)} claims: {said}.**",
+        *(line for rule in RULES for line in (rule, "")),
+        *(f"- {rule}" for rule in LIST),
         "",
-        "| claim | verdict | judged by |",
+        f"**{summary(judged)}**",
+        "",
+        "| claim | verdict | checks |",
         "| --- | --- | --- |",
-        *(_summary(claim) for claim in judged),
+        *(_row(claim) for claim in judged),
+        "",
+        "## Readings of the paper",
+        "",
+        *(f"- {reading}" for reading in READINGS),
     ]
     for claim in judged:
         lines += ["", *_section(claim)]
     return "\n".join(lines) + "\n"
 
 
-def _summary(judged: JudgedClaim) -> str:
-    claim, studies = judged.claim, ", ".join(judged.checks) or "–"
-    if judged.checks and judged.verdict == "not run yet":
-        studies += ": not for long enough, or the seeds do not decide it"
+def summary(judged: Sequence[JudgedClaim]) -> str:
+    """How many checks have which answer, and how many claims which verdict, in one sentence."""
+    checks = Counts(*map(sum, zip(*(claim.counts for claim in judged), strict=True)))
+    verdicts = Counter(claim.counts.verdict for claim in judged)
+    said = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdicts[verdict])
+    return f"{len(judged)} claims in {sum(checks)} checks: {checks}. Of the claims: {said}."
+
+
+def _row(judged: JudgedClaim) -> str:
+    claim, counts = judged.claim, judged.counts
     link = f"[{claim.number}](#{_anchor(judged)})"
-    return f"| {link} {_escape(claim.text)} | {judged.verdict} | {studies} |"
+    return f"| {link} {_escape(claim.text)} | {counts.verdict} | {counts} |"
 
 
 def _section(judged: JudgedClaim) -> list[str]:
     content = judged.to_json()
     lines = [f"## {_title(judged)}", "", f"{content['claim']} ({content['lines']})."]
+    if content["note"]:
+        lines[-1] += f" *{_escape(content['note'])}*"
+    missing = ", ".join(f"`{study}`" for study in content["not_run"])
+    not_run = [f"Not run yet: {missing} (`{content['command']}`)."] if missing else []
     if not content["judged_by"]:
-        return [*lines, "", f"Not run yet: `{content['command']}`."]
+        return [*lines, "", *not_run]
     lines += ["", "| the paper says | ours | holds |", "| --- | --- | --- |"]
     for study in content["judged_by"]:
         lines.append(f"| *{study['where']}*{_budget(study)} | `{study['command']}` | |")
@@ -57,11 +97,18 @@ def _section(judged: JudgedClaim) -> list[str]:
             f"| {_escape(check['says'])} | {_escape(check['ours'])} | {_MARKS[check['holds']]} |"
             for check in study["parts"]
         ]
-    return lines
+    differs = {study["study"]: study["stands_in"] for study in content["judged_by"]}
+    lines += [
+        line
+        for study, words in differs.items()
+        if words
+        for line in ("", f"`{study}` stands in: {words}.")
+    ]
+    return [*lines, "", *not_run] if not_run else lines
 
 
 def _title(judged: JudgedClaim) -> str:
-    return f"Claim {judged.claim.number}: {judged.verdict}"
+    return f"Claim {judged.claim.number}: {judged.counts.verdict}"
 
 
 def _anchor(judged: JudgedClaim) -> str:

@@ -3,7 +3,17 @@
 from typing import Any
 
 from maskless_paper import results
-from maskless_paper.claims.check import Check, Judge, between, compare, show, versus
+from maskless_paper.claims.check import (
+    Check,
+    Judge,
+    between,
+    compare,
+    every_seed,
+    is_above,
+    show,
+    unanimous,
+    versus,
+)
 from maskless_paper.study_files import Result
 
 _LOWEST: Any = {"form": ".1e", "ours": "lowest {}"}
@@ -36,11 +46,41 @@ def suppressed(limit: float, within: int | None = None) -> Judge:
 def valid_rates(result: Result) -> list[Check]:
     early = results.initial(result, "unmasked", "valid_rate")
     masked = results.final(result, "masked", "valid_rate")
-    assert early is not None
+    first = results.cell(log["valid_rate"][0] for log in results.logs(result, "unmasked"))
+    uniform = results.cell(log["mean_valid_share"][0] for log in results.logs(result, "unmasked"))
+    when = results.format_frames(result["logs"][0]["frames"][0])
+    tenth = results.format_frames(0.1 * result["frames"])
+    ours = f"{{}} in the first {tenth}; {show(first)} in the first {when}, uniform {show(uniform)}"
+    says = "unmasked: fewer than 15 % valid actions early"
     return [
-        Check("unmasked: fewer than 15 % valid actions early", show(early), early.mean < 0.15),
+        compare(says, early, lambda rate: rate < 0.15, ours=ours),
         compare("masked: 100 %", masked, lambda rate: rate > 0.9999),
     ]
+
+
+def first_occurrence(result: Result) -> list[Check]:
+    """The paper's own measure: tenfold suppressed at the first valid states, without masks only."""
+    checks = []
+    for action in result["watched"]:
+        for name, says, holds in (
+            ("unmasked", "at most a tenth of uniform when first valid", True),
+            ("masked", "not so under masks", False),
+        ):
+            firsts = [results.first_occurrence(log, action) for log in results.logs(result, name)]
+            met = [first for first in firsts if first is not None]
+            cell = results.cell(first.ratio for first in met)
+            when = ", ".join(
+                f"{first.ratio:.1g} at {results.format_frames(first.frames)}" for first in met
+            )
+            answer = every_seed(cell, lambda ratio: ratio <= 0.1)
+            checks.append(
+                Check(
+                    f"{action}, {name}: {says}",
+                    when or "never valid",
+                    None if answer is None else answer == holds,
+                )
+            )
+    return checks
 
 
 def masked_probability(result: Result) -> list[Check]:
@@ -63,16 +103,20 @@ def recovery(result: Result) -> list[Check]:
     spans, recovered = [], []
     for log in results.logs(result, "unmasked"):
         points = results.where_valid(log, action)
-        below = [frames for p, frames in points if p < 1e-2]
+        below = [point.frames for point in points if point.probability < 1e-2]
         spans.append(max(below) - min(below) if below else 0)
-        recovered.append(bool(below) and points[-1][0] > 1e-2)
+        recovered.append(bool(below) and points[-1].probability > 1e-2)
     return [
         Check(
             f"{action} stays below 1e-2 for over 100 M frames",
             ", ".join(results.format_frames(span) for span in spans),
-            all(span > long for span in spans) if result["frames"] > long else None,
+            unanimous([span > long for span in spans]) if result["frames"] > long else None,
         ),
-        Check("and then recovers", f"{sum(recovered)} of {len(recovered)} seeds", all(recovered)),
+        Check(
+            "and then recovers",
+            f"{sum(recovered)} of {len(recovered)} seeds",
+            unanimous(recovered),
+        ),
     ]
 
 
@@ -98,9 +142,7 @@ def masked_predictor(result: Result) -> list[Check]:
     alone, classifier = (
         results.final(result, name, "feature_correlation", "descend") for name in names
     )
-    lower = None
-    if alone is not None and classifier is not None:
-        lower = classifier.mean < alone.mean
+    lower = is_above(alone, classifier)
     return [
         *(
             compare(
@@ -123,16 +165,55 @@ def masked_predictor(result: Result) -> list[Check]:
     ]
 
 
+def lower_where_invalid(result: Result) -> list[Check]:
+    """The raw policy's probability of descend where it is invalid."""
+    masked, predictor = (
+        results.final(result, name, "raw_probability_invalid", "descend")
+        for name in ("masked", "masked-kl:strength=20")
+    )
+    ours = f"{show(predictor, '.1e')} against {show(masked, '.1e')}"
+    return [Check("lower with a classifier", ours, is_above(masked, predictor))]
+
+
+def correlation_begins(result: Result) -> list[Check]:
+    first = results.cell(
+        next((x for x in log["actions"]["descend"]["feature_correlation"] if x is not None), None)
+        for log in results.logs(result, "unmasked-kl:strength=20")
+    )
+    return [compare("unmasked + predictor: it begins at about 0.75", first, between(0.65, 0.85))]
+
+
 def correlations(result: Result) -> list[Check]:
     action = result["watched"][0]
     masked, unmasked, kl = (
         results.final(result, name, "feature_correlation", action)
         for name in ("masked", "unmasked", "masked-kl")
     )
-    lower = None if masked is None or kl is None else masked.above(kl)
+    hidden = results.final(result, "masked-kl", "hidden_correlation", action)
+    decides = results.decides(result)
     return [
-        compare(f"masked: {action} 0.8 to 1.0", masked, lambda r: r >= 0.8),
-        compare("unmasked: about 0.3", unmasked, between(0.2, 0.4)),
-        compare("masked-kl: about 0.4", kl, between(0.3, 0.5)),
-        Check("masked-kl below masked", versus(kl, masked), lower),
+        compare(f"masked: {action} 0.8 to 1.0", masked, lambda r: r >= 0.8, decides=decides),
+        compare("unmasked: about 0.3", unmasked, between(0.2, 0.4), decides=decides),
+        compare(
+            "masked-kl: about 0.4",
+            kl,
+            between(0.3, 0.5),
+            decides=decides,
+            ours=f"{{}}; at the actor's last layer {show(hidden)}",
+        ),
+        Check("masked-kl below masked", versus(kl, masked), is_above(masked, kl)),
+    ]
+
+
+def separation_by_collapse(result: Result) -> list[Check]:
+    action = result["watched"][0]
+    unmasked = results.final(result, "unmasked", "feature_correlation", action)
+    return [
+        compare(
+            f"unmasked: the features of {action} separate (correlation at most 0.5)",
+            unmasked,
+            lambda r: r <= 0.5,
+            decides=results.decides(result),
+        ),
+        Check("because the policy collapsed", "no run takes the two apart", None),
     ]

@@ -8,14 +8,13 @@ from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, doubt, percent, text, with_stand_in
+from maskless_paper.tables.table import Table, doubt, notes_of, percent, text
 
 HEADER = (
     *("condition", "as trained", "oracle masks", "than `masked`", "episode length"),
     *("frames to 0.95", "paper: share of 2e8 to 1.0, length", "diamonds"),
 )
 NOTES = (
-    RANGES,
     "as trained: under the masks of training (none for `unmasked`); length and diamonds (share of"
     " episodes) are of the same play. than `masked`: the return under the oracle's masks compared"
     " with that of `masked`; in doubt where the ranges overlap. frames to 0.95: until the training"
@@ -45,7 +44,7 @@ def _table(result: Result) -> Table:
                 "–" if corridor else percent(diamonds),
             )
         )
-    notes = with_stand_in(result, *NOTES)
+    notes = notes_of(result, *NOTES)
     return Table(
         f"{results.setting_and_frames(result)}: with the oracle's help", HEADER, tuple(rows), notes
     )

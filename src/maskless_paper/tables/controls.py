@@ -11,7 +11,14 @@ from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing, sweep
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, percent, text, with_stand_in
+from maskless_paper.tables.table import (
+    LOWEST,
+    Table,
+    lowest_and_states,
+    notes_of,
+    percent,
+    text,
+)
 
 # control -> the study it is compared with
 BASELINES = {
@@ -35,10 +42,13 @@ ACHIEVEMENTS = 10
 PENALTY = -0.01
 """Of the corridors, where a study says nothing else."""
 FROZEN = (
-    *("condition", "penalty", "lowest π({action}) where valid", "below uniform"),
+    *("condition", "penalty", "lowest π({action}) where valid", "over states", "below uniform"),
     *("oracle masks", "no masks"),
 )
-ENTROPY = ("condition", "entropy bonus x", "no masks", "lowest π where valid", "π at the end")
+ENTROPY = (
+    *("condition", "entropy bonus x", "no masks", "lowest π where valid", "over states"),
+    "π at the end",
+)
 
 
 def tables(studies: Results) -> list[Table]:
@@ -106,7 +116,7 @@ def _exact(result: Result, baseline: Result, title: str) -> list[Table]:
     when = f"{results.format_frames(results.budget(result))} frames"
     header = ("achievement, in how many episodes", *EXACT)
     return [
-        Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), (RANGES,)),
+        Table(f"{title}: {where}, return", ("frames", *EXACT), tuple(rows), notes_of(result)),
         Table(f"{title}: {where}, achievements, {when}", header, achieved),
     ]
 
@@ -123,7 +133,12 @@ def _achieved(result: Result, baseline: Result) -> dict[str, list[Cell]]:
         ]
         if None not in cells:
             rates[name] = [cell for cell in cells if cell is not None]
-    most_changed = sorted(rates, key=lambda name: -abs(rates[name][2].mean - rates[name][1].mean))
+
+    def change(name: str) -> float:
+        _, paper, exact = rates[name]
+        return abs(exact.middle - paper.middle)
+
+    most_changed = sorted(rates, key=change, reverse=True)
     return {name: rates[name] for name in most_changed[:ACHIEVEMENTS]}
 
 
@@ -134,20 +149,20 @@ def _frozen(both: list[Result], title: str) -> Table:
     rows = []
     for name in results.conditions(both[0]):
         for result in both:
-            low = results.lowest(result, name, action)
+            low = results.lowest(result, name, action, states=results.HEADLINE_STATES)
             kinds = ("oracle", "none")
             rows.append(
                 (
                     f"`{name}`",
                     f"{-result['config']['env_options'].get('frozen_penalty', PENALTY):z.2f}",
-                    text(low, ".2g"),
+                    *lowest_and_states(result, name, action),
                     f"{uniform / low.mean:,.1f} x" if low is not None and low.mean > 0 else "–",
                     *(text(results.returns(result, name, masks), ".2f") for masks in kinds),
                 )
             )
     where = f"{both[0]['config']['env']}, {both[0]['config']['net']}"
     frames = results.format_frames(both[0]["frames"])
-    notes = with_stand_in(both[0], RANGES)
+    notes = notes_of(both[0], LOWEST)
     header = tuple(column.format(action=action) for column in FROZEN)
     return Table(f"{title}: {where}, {frames} frames", header, tuple(rows), notes)
 
@@ -161,11 +176,12 @@ def _entropy(result: Result, action: str) -> Table:
                 f"`{name}`",
                 f"{condition(name).entropy_factor:g}",
                 text(results.returns(result, name, "none"), ".2f"),
-                text(results.lowest(result, name, action), ".2g"),
+                *lowest_and_states(result, name, action),
                 text(late, ".2g"),
             )
         )
-    return Table(f"{TITLES['control-entropy']}: {action}", ENTROPY, tuple(rows))
+    title = f"{TITLES['control-entropy']}: {action}"
+    return Table(title, ENTROPY, tuple(rows), notes_of(result, LOWEST))
 
 
 def draw(studies: Results, path: Path) -> None:
@@ -196,7 +212,7 @@ def _draw_exact(result: Result, baseline: Result, path: Path) -> None:
             left.plot(curve.frames, curve.middle, color=colour, label=labels[number])
             left.fill_between(curve.frames, curve.low, curve.high, color=colour, alpha=0.18)
             rows = [row + 0.27 * (number - 1) for row in range(len(achieved))]
-            shares = [100 * cells[number].mean for cells in achieved.values()]
+            shares = [100 * cells[number].middle for cells in achieved.values()]
             right.barh(rows, shares, height=0.25, color=colour)
         left.set_ylabel("return while training")
         figures.frames_axis(left)

@@ -8,14 +8,13 @@ from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, text, with_stand_in
+from maskless_paper.tables.table import Table, notes_of, text
 
 HEADER = (
     *("action", "condition", "correlation at φ", "at the actor's last layer"),
     *("cosine with bias", "recall of the classifier"),
 )
 NOTES = (
-    RANGES,
     "Means over the last tenth of training. correlation: Pearson, over dimensions, of the mean"
     " features of valid and of invalid states (the paper's). cosine: mean over all pairs of a valid"
     " and an invalid state, with a 1 appended, as a policy head with a bias sees them.",
@@ -46,7 +45,7 @@ def _table(result: Result) -> Table:
         mean = results.final(result, name, "mean_feature_correlation")
         rows.append(("all actions", f"`{name}`", text(mean, ".2f"), "", "", ""))
     title = f"{results.setting_and_frames(result)}: features"
-    notes = with_stand_in(result, *NOTES)
+    notes = notes_of(result, *NOTES)
     return Table(title, HEADER, tuple(rows), notes)
 
 

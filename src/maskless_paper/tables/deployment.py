@@ -10,13 +10,12 @@ from maskless_paper.study_files import Result
 from maskless_paper.tables import sweep
 from maskless_paper.tables.experiment import Experiment, Results
 from maskless_paper.tables.table import (
-    RANGES,
     Table,
     doubt,
+    notes_of,
     percent,
     percent_of_mean,
     text,
-    with_stand_in,
 )
 
 HEADER = (
@@ -24,7 +23,6 @@ HEADER = (
     *("wrong mask entries", "than `unmasked` without masks"),
 )
 NOTES = (
-    RANGES,
     "kept: as a share of the same seed's return under the oracle's masks. invalid: steps that"
     " selected an invalid action. changed: steps whose action the oracle's mask would have changed,"
     " with the same dice.",
@@ -35,7 +33,7 @@ def tables(studies: Results) -> list[Table]:
     made = []
     for world, group in by_world(studies).items():
         title = f"{world}: acting without the oracle"
-        notes = with_stand_in(group[0], *NOTES)
+        notes = notes_of(group[0], *NOTES)
         made.append(Table(title, HEADER, tuple(_rows(group)), notes))
         ordered = order_table(world, group)
         made += [ordered] if ordered.rows else []
@@ -71,8 +69,8 @@ def common_budgets(group: list[Result]) -> list[int]:
 
 
 def order(cells: dict[str, Cell]) -> str:
-    """Best first; `>` where the ranges over seeds are apart, `≳` where they overlap."""
-    names = sorted(cells, key=lambda name: -cells[name].mean)
+    """Best first; `>` where the ranges are apart, of at least three seeds; `≳` elsewhere."""
+    names = sorted(cells, key=lambda name: -cells[name].middle)
     said = f"`{names[0]}`"
     for better, worse in itertools.pairwise(names):
         said += f" {'>' if cells[better].above(cells[worse]) else '≳'} `{worse}`"
@@ -85,7 +83,10 @@ def order_table(world: str, group: list[Result]) -> Table:
         (results.format_frames(frames), order(retained_by_condition(group, frames)))
         for frames in common_budgets(group)
     ]
-    note = "> : all seeds of one are above all of the next, intervals included; ≳ : they overlap."
+    note = (
+        "> : the ranges of one and the next are apart, with at least three seeds of each;"
+        " ≳ : they overlap, or are of fewer seeds."
+    )
     return Table(f"{world}: who keeps most, best first", ("frames", "order"), tuple(rows), (note,))
 
 
@@ -126,7 +127,7 @@ def _unmasked(group: list[Result], frames: int) -> Cell | None:
 def _difference(masked: Cell | None, unmasked: Cell | None) -> str:
     if masked is None or unmasked is None:
         return "–"
-    return f"{masked.mean - unmasked.mean:+.2f}{doubt(masked, unmasked)}"
+    return f"{masked.middle - unmasked.middle:+.2f}{doubt(masked, unmasked)}"
 
 
 def draw(studies: Results, path: Path) -> None:

@@ -6,11 +6,11 @@ from maskless_paper import results
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, text, with_stand_in
+from maskless_paper.tables.table import LOWEST, Table, lowest_and_states, notes_of, text
 
 ACTION = "descend"
 HEADER = (
-    *("condition", "lowest π where valid", "π where valid, at the end"),
+    *("condition", "lowest π where valid", "over states", "π where valid, at the end"),
     *("raw π where invalid, at the end", "correlation at φ, at the end"),
 )
 
@@ -21,9 +21,9 @@ def tables(studies: Results) -> list[Table]:
     for name in results.conditions(result):
         metrics = ("probability_valid", "raw_probability_invalid", "feature_correlation")
         late = [results.final(result, name, metric, ACTION) for metric in metrics]
-        low = results.lowest(result, name, ACTION)
-        rows.append((f"`{name}`", *(text(cell, ".2g") for cell in (low, *late))))
-    notes = with_stand_in(result, RANGES)
+        lowest = lowest_and_states(result, name, ACTION)
+        rows.append((f"`{name}`", *lowest, *(text(cell, ".2g") for cell in late)))
+    notes = notes_of(result, LOWEST)
     return [Table(f"descend: {results.setting_and_frames(result)}", HEADER, tuple(rows), notes)]
 
 

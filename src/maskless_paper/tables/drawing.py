@@ -47,7 +47,8 @@ def runs_of(result: Result) -> list[Run]:
             for metric, curve in curves.items():
                 known = dict(zip(log["frames"], curve, strict=True))
                 if metric in _WHERE_VALID:
-                    known = {when: p for p, when in results.where_valid(log, action, metric)}
+                    points = results.where_valid(log, action, metric)
+                    known = {point.frames: point.probability for point in points}
                 for row in rows:
                     value = known.get(row["frames"])
                     row.setdefault(metric, [None] * len(names))[at] = value
@@ -107,7 +108,7 @@ def draw_returns(studies: Sequence[Result], path: Path, near: int | None = None)
                     cell = results.returns(result, name, masks, frames)
                     if cell is None or (masks == "predicted" and not results.has_classifier(name)):
                         continue
-                    axis.barh(row, cell.mean, height=0.24, color=MASK_COLOURS[masks])
+                    axis.barh(row, cell.middle, height=0.24, color=MASK_COLOURS[masks])
                     axis.hlines(row, cell.low, cell.high, color="black", linewidth=0.9)
             axis.set_yticks(np.arange(len(names)), names, fontsize=7)
             axis.set_ylim(len(names) - 0.5, -0.5)

@@ -10,18 +10,17 @@ from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.drawing import Panel
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import RANGES, Table, text, with_stand_in
+from maskless_paper.tables.table import LOWEST, Table, lowest_and_states, notes_of, text
 
 HEADER = (
-    *("action", "condition", "lowest π where valid", "below uniform", "at frames", "π at the end"),
-    *("first valid: π / uniform", "frames to ½"),
+    *("action", "condition", "lowest π where valid", "over states", "below uniform", "at frames"),
+    *("π at the end", "frames to ½"),
 )
 NOTES = (
-    RANGES,
-    "π: mean probability at states where the action is valid, at least"
-    f" {results.STATES} of them, under the policy that acted; uniform is 1 / number of actions."
-    " below uniform: uniform / lowest. first valid: the probability when the action first became"
-    " valid (the paper's suppression ratio). frames to ½: from then until π exceeded one half.",
+    "π: mean probability at states where the action is valid, under the policy that acted; uniform"
+    " is 1 / number of actions. below uniform: uniform / lowest. frames to ½: from when the action"
+    " first became valid until π exceeded one half.",
+    LOWEST,
 )
 RATES = ("condition", "valid actions, first tenth", "valid actions, last tenth")
 
@@ -29,7 +28,7 @@ RATES = ("condition", "valid actions, first tenth", "valid actions, last tenth")
 def tables(studies: Results) -> list[Table]:
     made = []
     for result in studies.values():
-        where, notes = results.setting_and_frames(result), with_stand_in(result, *NOTES)
+        where, notes = results.setting_and_frames(result), notes_of(result, *NOTES)
         made.append(Table(f"{where}: rare actions", HEADER, _rows(result), notes))
         made.append(Table(f"{where}: how often a valid action is selected", RATES, _rates(result)))
     return made
@@ -44,23 +43,22 @@ def _rows(result: Result) -> tuple[tuple[str, ...], ...]:
 
 
 def _row(result: Result, action: str, name: str) -> tuple[str, ...]:
-    logs, low = results.logs(result, name), results.lowest(result, name, action)
+    points = results.lowest_points(result, name, action, states=results.HEADLINE_STATES)
+    low = results.cell(point.probability for point in points)
     below = "–"
     if low is not None:
         below = f"{1 / len(result['action_names']) / low.mean:,.1f} x" if low.mean > 0 else "∞"
-    frames = [point[1] for log in logs if (point := results.lowest_point(log, action))]
-    ratio, to_half = (
-        results.cell(log["history"][action][metric] for log in logs)
-        for metric in ("suppression_ratio", "frames_to_half")
+    frames = [point.frames for point in points]
+    to_half = results.cell(
+        log["history"][action]["frames_to_half"] for log in results.logs(result, name)
     )
     return (
         action,
         f"`{name}`",
-        text(low, ".2g"),
+        *lowest_and_states(result, name, action),
         below,
         results.format_frames(float(np.mean(frames))) if frames else "–",
         text(results.final(result, name, "probability_valid", action), ".2g"),
-        text(ratio, ".2g"),
         "not yet" if to_half is None else results.format_frames(to_half.mean),
     )
 

@@ -8,16 +8,13 @@ from maskless_paper import results
 from maskless_paper.results import Cell
 from maskless_paper.study_files import Result
 from maskless_paper.tables.experiment import Results
-from maskless_paper.tables.table import RANGES, Table, percent, text, with_stand_in
+from maskless_paper.tables.table import Table, notes_of, percent, text
 
 HEADER = (
     *("condition", "oracle masks", "predicted masks", "no masks", "kept", "classifier accuracy"),
     *("classification loss", "wrong mask entries in play"),
 )
-NOTES = (
-    RANGES,
-    "Accuracy and loss: means over the last tenth of the frames.",
-)
+NOTES = ("Accuracy and loss: means over the last tenth of the frames.",)
 Curves = Mapping[str, Mapping[str, Mapping[float, Cell]]]
 """panel -> line -> position -> cell"""
 
@@ -43,7 +40,7 @@ def sweep_table(result: Result, title: str, frames: int | None = None) -> Table:
                 text(wrong, ".2g") if learned else "–",
             )
         )
-    notes = with_stand_in(result, *NOTES)
+    notes = notes_of(result, *NOTES)
     return Table(
         f"{title}: {results.setting_and_frames(result, frames)}", HEADER, tuple(rows), notes
     )
@@ -68,7 +65,7 @@ def draw_points(curves: Curves, path: Path, across: str, up: str) -> None:
             for name, points in curves.get(panel, {}).items():
                 colour = figures.colour_of(names, name)
                 at = sorted(points)
-                axis.plot(at, [points[x].mean for x in at], "o-", color=colour, ms=3, lw=1.2)
+                axis.plot(at, [points[x].middle for x in at], "o-", color=colour, ms=3, lw=1.2)
                 lows, highs = ([getattr(points[x], end) for x in at] for end in ("low", "high"))
                 axis.vlines(at, lows, highs, color=colour, linewidth=0.9)
             axis.set_title(panel, loc="left", fontsize=8)

@@ -7,14 +7,13 @@ from maskless_paper.studies import TABLE_ONE
 from maskless_paper.study_files import Result
 from maskless_paper.tables import drawing
 from maskless_paper.tables.experiment import Experiment, Results
-from maskless_paper.tables.table import MINUS, RANGES, Table, percent, text, with_stand_in
+from maskless_paper.tables.table import MINUS, Table, notes_of, percent, text
 
 HEADER = (
     *("condition", "frames", "oracle masks", "predicted masks", "no masks", "kept when predicted"),
     *("untrained head", "paper: oracle, predicted"),
 )
 NOTES = (
-    RANGES,
     "kept: the return under predicted masks as a share of the same seed's under the oracle's."
     " A condition without a classifier has no predicted masks; what its untrained head would do is"
     " in a column of its own. The paper's numbers are at 1e9 frames (corridors: 2e8).",
@@ -46,7 +45,7 @@ def _table(result: Result) -> Table:
                 )
             )
     title = f"{results.setting(result)}: return with and without the oracle"
-    notes = with_stand_in(result, *NOTES)
+    notes = notes_of(result, *NOTES)
     return Table(title, HEADER, tuple(rows), notes)
 
 

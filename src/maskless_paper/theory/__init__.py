@@ -5,6 +5,7 @@ record = follow(problem, Training(steps=1000))        # exact gradient ascent
 record.log_probability[-1]                            # log pi(descend | ladder)
 
 mdp             small MDPs with features: random ones, and the paper's staircase
+doors           corridors in which `open` is valid at the doors only
 gradients       values, visitation and exact gradients
 ascent          training by gradient ascent, and what becomes of one action's probability
 statements/     every result of the paper, as printed and as corrected, with a check of each
@@ -13,6 +14,7 @@ report          `maskless theory`: the findings as a table, a file and figures
 """
 
 from maskless_paper.theory.ascent import Iterate, Suppression, Training, ascend, follow
+from maskless_paper.theory.doors import doors_bandit, winding_corridors
 from maskless_paper.theory.finding import Finding, Size
 from maskless_paper.theory.gradients import (
     Evaluation,
@@ -29,6 +31,7 @@ from maskless_paper.theory.mdp import (
     MDP,
     Problem,
     aligned_features,
+    mixed_problems,
     random_problems,
     staircase_mdp,
     staircase_problem,
@@ -50,16 +53,19 @@ __all__ = [
     "ascend",
     "check_all",
     "complex_step_gradient",
+    "doors_bandit",
     "entropy",
     "evaluate",
     "follow",
     "gradient",
     "log_policy",
+    "mixed_problems",
     "objective",
     "policy_at",
     "policy_at_rare",
     "random_problems",
     "staircase_mdp",
     "staircase_problem",
+    "winding_corridors",
     "with_bias",
 ]

@@ -122,13 +122,18 @@ class Suppression:
     printed: Float[np.ndarray, "time *batch"]
     """K_T with the entropy term as printed in the proof: minus beta phi(s*) . E_d[...]."""
     corrected: Float[np.ndarray, "time *batch"]
-    """K_T with the entropy term derived: plus eta beta phi(s*) . E_d[pi (log pi + H) phi]."""
+    """K_T as it is derived: with -A for |A|, and plus eta beta phi(s*) . E_d[pi (log pi + H) phi].
+    """
+    fallen: Float[np.ndarray, "time *batch"]
+    """How far the logit of the action at s* has fallen below the mean of all logits there."""
     least_value: Float[np.ndarray, "*batch"]
     """The smallest V(s) of any visited state at any time."""
     least_gap: Float[np.ndarray, "*batch"]
     """Condition (i): the smallest margin of the best valid action over the invalid one."""
     least_rate: Float[np.ndarray, "*batch"]
     """Condition (ii): the smallest kappa, as defined."""
+    largest_advantage: Float[np.ndarray, "*batch"]
+    """The largest A(s, a) of the action in any visited state at any time."""
     theta: Float[np.ndarray, "*batch actions dims"]
     """The parameters in the end."""
 
@@ -139,37 +144,51 @@ class Suppression:
 
 def follow(problem: Problem, training: Training, rng: Generator | None = None) -> Suppression:
     """Trains with SGD or Adam and records the rare action and the theorem's quantities."""
-    action, masked = problem.action, training.masked
-    beta = np.asarray(training.beta)
-    logs, rates, bonuses = [], [], []
+    action, rate = problem.action, training.rate
+    logs, fallen, rates, pushes, bonuses = [], [], [], [], []
     least_value: np.ndarray | float = np.inf
     least_gap: np.ndarray | float = np.inf
+    largest: np.ndarray | float = -np.inf
     theta = problem.zeros()
     alignment = np.einsum("...sd,...d->...s", problem.features, problem.rare)
     for iterate in ascend(problem, training, rng):
-        logs.append(policy_at_rare(problem, iterate.theta, masked=masked)[..., action])
-        result, pi = iterate.result, np.exp(iterate.log_pi[..., action])
-        reach = result.visitation * alignment
-        rates.append(training.rate * (reach * pi * np.abs(result.advantages[..., action])).sum(-1))
+        logs.append(policy_at_rare(problem, iterate.theta, masked=training.masked)[..., action])
+        fallen.append(_fall(problem, iterate.theta))
+        result, advantage = iterate.result, iterate.result.advantages[..., action]
+        weight = result.visitation * alignment * np.exp(iterate.log_pi[..., action])
+        rates.append(rate * (weight * np.abs(advantage)).sum(-1))
+        pushes.append(-rate * (weight * advantage).sum(-1))
         bonus = iterate.log_pi[..., action] + entropy(iterate.log_pi)
-        bonuses.append((reach * pi * bonus).sum(-1))
+        bonuses.append((weight * bonus).sum(-1))
         best = np.where(problem.mdp.valid, result.action_values, -np.inf).max(-1)
         gap = best - result.action_values[..., action]
         least_value = np.minimum(least_value, result.values.min(-1))
         least_gap = np.minimum(least_gap, gap.min(-1))
+        largest = np.maximum(largest, advantage.max(-1))
         theta = iterate.theta + iterate.change
-    logs.append(policy_at_rare(problem, theta, masked=masked)[..., action])
-    kappa, extra = np.stack(rates), np.stack(bonuses)
+    logs.append(policy_at_rare(problem, theta, masked=training.masked)[..., action])
+    fallen.append(_fall(problem, theta))
+    kappa, extra = np.stack(rates), np.asarray(training.beta) * np.stack(bonuses)
     return Suppression(
         log_probability=np.stack(logs),
         defined=_summed(kappa),
-        printed=_summed(kappa - beta * extra),
-        corrected=_summed(kappa + training.rate * beta * extra),
+        printed=_summed(kappa - extra),
+        corrected=_summed(np.stack(pushes) + rate * extra),
+        fallen=np.stack(fallen),
         least_value=np.asarray(least_value),
         least_gap=np.asarray(least_gap),
         least_rate=kappa.min(0),
+        largest_advantage=np.asarray(largest),
         theta=theta,
     )
+
+
+def _fall(
+    problem: Problem, theta: Float[np.ndarray, "*batch actions dims"]
+) -> Float[np.ndarray, "*batch"]:
+    """The mean logit at s* minus that of the action."""
+    logits = np.einsum("...ad,...d->...a", theta, problem.rare)
+    return logits.mean(-1) - logits[..., problem.action]
 
 
 def _summed(rates: np.ndarray) -> np.ndarray:

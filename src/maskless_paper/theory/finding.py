@@ -22,6 +22,11 @@ class Size:
     mdps: int = 1000
     """Random MDPs and feature maps per statement."""
 
+    @property
+    def mixed(self) -> int:
+        """`mixed_problems` per statement: enough that many meet a statement's conditions."""
+        return max(self.mdps, 100)
+
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 

@@ -172,3 +172,24 @@ def random_problems(
     seen = rng.normal(size=(count, states + 1, dims)) / np.sqrt(dims)
     seen[count // 2 :] = np.abs(seen[count // 2 :])
     return Problem(mdp, seen[:, :-1], seen[:, -1], np.ones(actions, bool), actions - 1)
+
+
+def mixed_problems(rng: Generator, count: int) -> Problem:
+    """`random_problems` of every kind: each of these is so in about half of them.
+
+    Valid actions may end the episode. Invalid ones earn something, of either sign. Time passes with
+    an invalid action, as in Craftax: all invalid ones of a state lead where waiting there leads.
+    """
+    pays = np.where(rng.random(count) < 0.5, rng.uniform(-0.3, 0.7, count), 0.0)
+    problem = random_problems(rng, count, invalid=pays)
+    mdp = problem.mdp
+    waiting = rng.dirichlet(np.full(mdp.states, 0.5), (count, mdp.states, 1))
+    passes = rng.random(count) < 0.5
+    transition = np.where(
+        passes[:, None, None, None] & ~mdp.valid[..., None], waiting, mdp.transition
+    )
+    ends = (rng.random(count) < 0.5)[:, None, None] & mdp.valid
+    onward = np.where(ends, rng.random(mdp.valid.shape), 1.0)  # the chance that it goes on
+    return dataclasses.replace(
+        problem, mdp=dataclasses.replace(mdp, transition=transition * onward[..., None])
+    )

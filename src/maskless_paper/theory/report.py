@@ -38,7 +38,7 @@ def print_theory(findings: Mapping[str, Finding], console: Console) -> None:
             f"[{colour}]{finding.verdict}[/]",
             escape(finding.evidence),
         )
-    console.print(table)
+    console.print(table, markup=True)
     console.print("-> the corrected statement")
     counts = [finding.verdict for finding in findings.values()]
     console.print(", ".join(f"{counts.count(v)} {v}" for v in _COLOURS if v in counts))
@@ -139,6 +139,22 @@ def _masking(axes: Any, curves: Curves) -> None:
     _finish(axes, "A mask helps where moving on is invalid", r"$\pi$(descend | ladder)")
 
 
+def _mask_removal(axes: Any, curves: Curves) -> None:
+    """What the random corridors keep: the mean, and from the least to the most."""
+    for label, name, colour in (
+        ("invalid actions cost nothing", "kept", style.BLUE),
+        ("they cost 0.01", "priced", style.VERMILION),
+    ):
+        axes.plot(curves["alignment"], curves[name], color=colour, label=label)
+        low, high = curves[f"{name}_range"]
+        axes.fill_between(curves["alignment"], low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.axhline(0.0, color=style.GREY, linewidth=0.8)
+    axes.set_xlabel("alignment of the features")
+    axes.set_ylabel("value kept without the mask")
+    axes.set_title("A masked agent, its mask taken away")
+    axes.legend(fontsize=7, loc=(0.03, 0.15))
+
+
 def _finish(axes: Any, title: str, quantity: str, legend_columns: int = 1) -> None:
     axes.axhline(1 / 6, color=style.GREY, linewidth=0.8, linestyle="-.", label="uniform, 1/6")
     axes.set_yscale("log")
@@ -155,4 +171,5 @@ _FIGURES: dict[str, tuple[str, Any]] = {
     "entropy": ("entropy_rate", _entropy),
     "floor": ("floor", _floor),
     "masking": ("decoupling", _masking),
+    "mask-removal": ("mask_removal", _mask_removal),
 }

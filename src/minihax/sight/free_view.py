@@ -218,18 +218,23 @@ def next_row(
     blocked = each(jnp.bitwise_not, clear)
     # Clear squares are seen along a run from a carried one, as far as lines are free.
     in_line = each(jnp.bitwise_and, clear, free)
-    seen_clear = bitmaps.flood(in_line, each(jnp.bitwise_and, in_line, carried))
-    # A blocked square that ends a visible run is seen if it is carried or has a free line.
+    first_seen = each(jnp.bitwise_and, in_line, carried)
+    seen_clear = bitmaps.flood(in_line, first_seen)
+    # A blocked square that ends a visible run is seen if the view that comes along the run has it
+    # already, or if it has a free line.
+    joined = _joined(carried, previous)
     beside_seen = bitmaps.outward(seen_clear)
     # Beside the hero's own column a wall needs no line.
     free_end = (free[0] | np.uint32(2), *free[1:])
-    ends = each(lambda b, s, p, f: b & s & (p | f), *(blocked, beside_seen, carried, free_end))
-    # A wall that goes on behind the carried set is seen one square farther, unless it was
-    # reached along this row already.
+    ends = each(lambda b, s, j, f: b & s & (j | f), *(blocked, beside_seen, joined, free_end))
+    # A wall that goes on behind a view is seen one square farther, unless that view has reached
+    # it along this row already.
     beside_wall = bitmaps.outward(
-        each(lambda p, b, e, q: p & b & ~e & q, *(carried, blocked, ends, previous))
+        each(
+            lambda p, b, e, j, q: p & b & ~(e & j) & q, *(carried, blocked, ends, joined, previous)
+        )
     )
-    forgotten = _forgotten(carried, clear, free, edge)
+    forgotten = _forgotten(first_seen, joined, clear, free, edge)
     seen = each(
         lambda s, e, b, p, w, f: s | e | (b & (p | w) & ~f),
         *(seen_clear, ends, blocked, carried, beside_wall, forgotten),
@@ -237,15 +242,30 @@ def next_row(
     return seen, each(jnp.bitwise_or, seen_clear, ends)
 
 
-def _forgotten(carried: Bitmap, clear: Bitmap, free: Bitmap, edge: Bitmap) -> Bitmap:
+def _joined(carried: Bitmap, previous: Bitmap) -> Bitmap:
+    """The carried squares that belong to the same view as the carried square before them.
+
+    The game follows each opening of a row by itself. Two of its views can touch: one ends at a
+    blocked square (a boulder, say), the next begins right behind it. They stay two, and what one
+    has seen says nothing about the walls at the end of the other.
+    """
+    before = bitmaps.outward(each(jnp.bitwise_and, carried, previous))
+    return each(jnp.bitwise_and, carried, before)
+
+
+def _forgotten(
+    visible: Bitmap, joined: Bitmap, clear: Bitmap, free: Bitmap, edge: Bitmap
+) -> Bitmap:
     """The wall square at x = 78 that the real game forgets.
 
     When it looks along a clear run for the first visible square and finds none, it normally goes
     back to mark the wall at the end. But if it has come to the map's last column by then, which
-    lies right behind a wall at x = 78, it stops before that. So this happens when, from the first
-    carried square of the run on, neither the run nor the wall has a free line.
+    lies right behind a wall at x = 78, it stops before that. So this happens to a view that has the
+    wall when, from its first square of the run on, neither the run nor the wall has a free line.
+    `visible`: the clear squares under carried ones that have one.
     """
-    from_carried = bitmaps.flood(clear, each(jnp.bitwise_and, clear, carried))
-    from_visible = bitmaps.flood(clear, each(jnp.bitwise_and, from_carried, free))
-    searched = bitmaps.outward(each(lambda c, v: c & ~v, from_carried, from_visible))
-    return each(lambda s, e, f: s & e & ~f, searched, edge, free)
+    along = each(jnp.bitwise_and, clear, joined)
+    after = each(lambda a, v, b: a & (v | b), along, visible, bitmaps.outward(visible))
+    found = each(jnp.bitwise_or, visible, bitmaps.flood(along, after))
+    searched = bitmaps.outward(each(lambda c, v: c & ~v, clear, found))
+    return each(lambda s, j, e, f: s & j & e & ~f, searched, joined, edge, free)

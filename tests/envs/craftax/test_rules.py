@@ -11,9 +11,10 @@ import maskless
 
 
 class Bench:
-    """A world to tinker with, and both masks of it by action name."""
+    """A world to tinker with, and its masks by action name."""
 
     def __init__(self, id, worlds):
+        self.prudent = maskless.make(id, rules="prudent")
         self.envs = {rules: maskless.make(id, rules=rules) for rules in ("paper", "exact")}
         state = jax.tree.map(lambda x: x[3], worlds(id))
         full = id == "craftax"
@@ -32,6 +33,11 @@ class Bench:
         return tuple(
             bool(env.validity(state)[env.action_names.index(action)]) for env in self.envs.values()
         )
+
+    def allowed(self, state, action, env=None):
+        """(exact, prudent) for one action."""
+        number = self.prudent.action_names.index(action)
+        return self.masks(state, action)[1], bool((env or self.prudent).validity(state)[number])
 
     def put(self, block, row, column, state=None):
         """Sets a block, relative to the player, on every floor."""
@@ -241,3 +247,51 @@ def test_the_game_s_parameters_count(full):
     strength = env.action_names.index("level_up_strength")
     assert not env.validity(state)[strength]
     assert env.validity(state, env.default_params.replace(max_attribute=6))[strength]
+
+
+def test_prudent_classic_makes_no_tool_twice_and_no_table_beside_a_table(classic):
+    by_table = classic.put(ClassicBlockType.CRAFTING_TABLE, 0, 1)
+    first = classic.carry(by_table, wood=5, stone=5)
+    again = classic.carry(first, wood_pickaxe=1)
+    assert classic.allowed(first, "make_wood_pickaxe") == (True, True)
+    assert classic.allowed(again, "make_wood_pickaxe") == (True, False)
+    assert classic.allowed(again, "make_wood_sword") == (True, True)
+    assert classic.allowed(first, "place_table") == (True, False)
+    assert classic.allowed(classic.carry(wood=5), "place_table") == (True, True)
+    one_rule = maskless.make("craftax-classic", rules="prudent", prudence=["tool-again"])
+    assert classic.allowed(first, "place_table", one_rule) == (True, True)
+    assert classic.allowed(again, "make_wood_pickaxe", one_rule) == (True, False)
+
+
+@pytest.mark.parametrize("game", ["classic", "full"])
+def test_a_prudent_furnace_stands_by_a_table_and_alone(game, request):
+    bench = request.getfixturevalue(game)
+    blocks = BlockType if game == "full" else ClassicBlockType
+    away = bench.carry(stone=5)
+    by_table = bench.put(blocks.CRAFTING_TABLE, 0, 1, away)
+    by_both = bench.put(blocks.FURNACE, 0, -1, by_table)
+    assert bench.allowed(away, "place_furnace") == (True, False)
+    assert bench.allowed(by_table, "place_furnace") == (True, True)
+    assert bench.allowed(by_both, "place_furnace") == (True, False)
+
+
+def test_prudent_full_destroys_no_station_and_spends_no_gem_or_book_twice(full):
+    facing_table = full.put(BlockType.CRAFTING_TABLE, -1, 0)
+    assert full.allowed(facing_table, "do") == (True, False)
+    assert full.allowed(full.put(BlockType.TREE, -1, 0), "do") == (True, True)
+    altar = full.put(BlockType.ENCHANTMENT_TABLE_FIRE, -1, 0)
+    rich = full.carry(altar, ruby=2, sword=1).replace(player_mana=jnp.int32(9))
+    burning = rich.replace(sword_enchantment=jnp.int32(1))
+    freezing = rich.replace(sword_enchantment=jnp.int32(2))
+    assert full.allowed(rich, "enchant_sword") == (True, True)
+    assert full.allowed(burning, "enchant_sword") == (True, False)
+    assert full.allowed(freezing, "enchant_sword") == (True, True)
+    reader = full.carry(books=1)
+    assert full.allowed(reader, "read_book") == (True, True)
+    learned = reader.replace(learned_spells=jnp.ones(2, bool))
+    assert full.allowed(learned, "read_book") == (True, False)
+
+
+def test_an_unknown_prudent_rule_is_refused():
+    with pytest.raises(maskless.MasklessError, match="did you mean 'tool-again'"):
+        maskless.make("craftax-classic", rules="prudent", prudence=["tools-again"])

@@ -8,6 +8,7 @@ from maskless_paper.theory import (
     Size,
     Training,
     follow,
+    mixed_problems,
     random_problems,
     staircase_problem,
 )
@@ -20,6 +21,8 @@ VERDICTS = {
     "no_op_advantage": "holds",
     "dominance_condition": "holds after correction",
     "theorem": "holds after correction",
+    "theorem_with_samples": "holds after correction",
+    "theorem_under_adam": "holds after correction",
     "unvisited": "false as printed",
     "alignment_sign": "holds after correction",
     "output_bias": "holds after correction",
@@ -33,6 +36,7 @@ VERDICTS = {
     "masked_gradient": "holds",
     "soft_mask": "holds after correction",
     "decoupling": "holds after correction",
+    "mask_removal": "holds",
 }
 
 
@@ -51,9 +55,13 @@ def test_every_verdict(findings):
         ("zero_sum", "largest_sum"),
         ("no_op_advantage", "error"),
         ("transfer", "error"),
+        ("transfer", "pairwise_error"),
+        ("mask_removal", "formula_error"),
+        ("mask_removal", "price_error"),
         ("entropy_gradient", "error"),
         ("regularised_objective", "error_full"),
         ("masked_gradient", "gradient"),
+        ("masked_gradient", "moved"),
     ],
 )
 def test_identities_hold_to_rounding(findings, statement, number):
@@ -79,33 +87,60 @@ def test_identities_hold_to_rounding(findings, statement, number):
         ("theorem", "pit_least_gap", 0.01, 1),
         ("theorem", "pit_least_rate", 1e-6, 1),
         ("theorem", "pit_least_value", -100, -1),
-        ("theorem", "random_least_value", 1e-3, 1),
+        ("theorem", "inside", 500, 700),
+        ("theorem", "positive_values_share", 0.05, 0.2),
+        ("theorem", "positive_values_broken", 0.3, 0.7),
+        ("theorem_with_samples", "missed_1", 0.5, 1),
+        ("theorem_with_samples", "drift", 0, 4),
+        ("theorem_under_adam", "missed", 0.1, 0.5),
+        ("theorem_under_adam", "factor", 2, 10),
+        ("no_op_advantage", "waiting_is_better", 0.02, 0.5),
+        ("transfer", "passed_0.4", 0.3, 0.5),
+        ("transfer", "passed_0.8", 0.7, 0.9),
+        ("transfer", "offset_passed_0.4", 0.8, 1),
         ("unvisited", "visitation", 1e-6, 1e-2),
         ("unvisited", "sampled_dip", 1e-4, 0.02),
         ("alignment_sign", "opposite", 1.02, 2),
         ("alignment_sign", "orthogonal", 1 - 1e-12, 1 + 1e-12),
         ("alignment_sign", "aligned", 0, 0.01),
+        ("alignment_sign", "adam_largest", 0, 1),
         ("output_bias", "biased", 0, 0.002),
         ("output_bias", "without", 1 / 6 - 1e-12, 1 / 6 + 1e-12),
         ("decay_law", "slope_1.0", -1.05, -0.95),
         ("decay_law", "slope_0.3", -0.80, -0.70),
         ("decay_law", "least_power_r2", 0.999, 1),
         ("decay_law", "largest_exponential_r2", 0, 0.85),
+        ("decay_law", "early_exponential_r2", 0.98, 1),
+        ("decay_law", "early_power_r2", 0, 0.92),
+        ("decay_law", "adam_exponential_r2", 0.99, 1),
+        ("decay_law", "adam_power_r2", 0, 0.9),
         ("tightness", "ratio_3", 10, 1e3),
         ("tightness", "ratio_43", 100, 1e4),
         ("tightness", "share_6", 0.15, 0.25),
         ("tightness", "share_43", 0.02, 0.05),
-        ("regularised_objective", "largest_off", 0.1, 1),
+        ("regularised_objective", "median_off", 0.05, 0.3),
         ("entropy_rate", "log_excess_defined", 10, 1e3),
         ("entropy_rate", "log_excess_printed", 10, 1e3),
         ("entropy_rate", "corrected_0.05", 0.0, 1.0),
         ("floor", "visited_4", -2.35, -2.33),
         ("floor", "scaled_10", -50.1, -49.9),
         ("floor", "beyond_10", -29, -28),
+        ("floor", "ended", -38.1, -37.9),
+        ("floor", "ended_floor_without_zero", -0.7, -0.69),
         ("soft_mask", "added_25", 0.9, 1),
         ("soft_mask", "replaced_-25", 0.9, 1),
         ("decoupling", "goes_on_last", 0, 0.05),
         ("decoupling", "ends_last", 0.95, 1),
+        ("decoupling", "sampled_largest", 0, 1 + 1e-9),
+        ("decoupling", "adam_above", 0.3, 0.6),
+        ("decoupling", "adam_largest", 1.5, 2.5),
+        ("mask_removal", "bandits_least_drop", 0.001, 0.1),
+        ("mask_removal", "corridors_that_fall", 0.95, 1),
+        ("mask_removal", "kept_0.0", 0.95, 1),
+        ("mask_removal", "kept_0.8", 0.2, 0.6),
+        ("mask_removal", "priced_0.8", -0.2, 0.2),
+        ("mask_removal", "adam_0.8", 0, 0.85),
+        ("mask_removal", "ladder_invalid", 0.03, 0.1),
     ],
 )
 def test_margins(findings, statement, number, least, most):
@@ -113,8 +148,19 @@ def test_margins(findings, statement, number, least, most):
 
 
 def test_another_seed_gives_the_same_verdicts():
-    for name in ("zero_sum", "no_op_advantage", "dominance_gap", "theorem", "floor"):
+    for name in (
+        *("zero_sum", "no_op_advantage", "dominance_gap", "theorem", "theorem_with_samples"),
+        *("theorem_under_adam", "transfer", "floor", "masked_gradient"),
+    ):
         assert STATEMENTS[name](Size(seed=77, mdps=200)).verdict == VERDICTS[name]
+
+
+def test_few_random_mdps_are_enough_for_the_verdicts():
+    for name in (
+        *("no_op_advantage", "theorem", "theorem_with_samples", "theorem_under_adam", "floor"),
+        *("alignment_sign", "output_bias", "transfer", "masked_gradient"),
+    ):
+        assert STATEMENTS[name](Size(mdps=1)).verdict == VERDICTS[name], name
 
 
 def test_the_bound_of_the_theorem_does_fail_where_values_are_negative():
@@ -129,3 +175,20 @@ def test_a_wrong_sign_of_the_entropy_term_is_noticed():
     record = follow(staircase_problem(), Training(2000, beta=0.2))
     assert (record.log_probability + record.corrected + np.log(6)).max() <= 1e-9
     assert (record.log_probability + record.printed + np.log(6)).max() > 1
+
+
+def test_mixed_problems_end_pay_and_pass_time():
+    problem = mixed_problems(np.random.default_rng(3), 400)
+    mdp, action = problem.mdp, problem.action
+    going_on = mdp.transition.sum(-1)
+    ends = (going_on < 1 - 1e-12).any((1, 2))
+    pays = (mdp.reward[..., action] != 0).any(-1)
+    stays = mdp.transition[:, np.arange(5), action, np.arange(5)] == 1.0
+    for share in (ends.mean(), pays.mean(), stays.all(-1).mean()):
+        assert 0.35 < share < 0.65
+    assert (stays.all(-1) | ~stays.any(-1)).all()
+    np.testing.assert_allclose(going_on[~mdp.valid], 1.0)  # an invalid action ends nothing
+    waiting = np.where(mdp.valid[..., None], np.nan, mdp.transition)
+    passes = ~stays.all(-1)
+    spread = np.nanmax(waiting[passes], -2) - np.nanmin(waiting[passes], -2)
+    assert spread.max() == 0.0  # all invalid actions of a state lead where waiting leads

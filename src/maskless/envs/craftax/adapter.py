@@ -5,8 +5,9 @@
 
 import enum
 import functools
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,14 @@ from maskless.envs.craftax.observation import (
     expand_full,
 )
 from maskless.envs.craftax.perturb import edit_classic, edit_full, perturb
+from maskless.envs.craftax.prudence import (
+    CLASSIC_RULES,
+    FULL_RULES,
+    REASONS,
+    Waste,
+    classic_waste,
+    full_waste,
+)
 from maskless.errors import UnknownNameError
 
 ENGINES = ("auto", "upstream", "loopless")
@@ -45,25 +54,36 @@ def _by_number(members: type[enum.Enum]) -> tuple[str, ...]:
 class CraftaxEnvironment(Environment):
     """What the two games have in common."""
 
-    rule_sets = ("paper", "exact")
+    default_preset = "paper"
+    rule_sets = ("paper", "exact", "prudent")
     noop_action = 0
     levels_at_a_time = 16
     _upstream: Any
+    prudent_rules: ClassVar[tuple[str, ...]]
+    """The names of what `rules="prudent"` can add to the exact rules."""
     _rules: ModuleType
+    _waste: Waste
     _edit: Any
     _compact: Any
     _expand: Any
 
-    def __init__(self, rules: str = "paper", engine: str = "auto"):
-        """`engine`: how a step is computed, with the same result bit for bit: "upstream" as it is
-        written, "loopless" without its loops (loopless.py: several times faster on a GPU, slower
-        on a CPU; also called "straight"), "auto" what suits the device."""
+    def __init__(
+        self, rules: str = "paper", engine: str = "auto", prudence: Sequence[str] | None = None
+    ):
+        """`prudence`: the rules (prudence.py) that `rules="prudent"` adds to the exact ones; None:
+        all that the game has. `engine`: how a step is computed, with the same result bit for bit:
+        "upstream" as it is written, "loopless" without its loops (loopless.py: several times
+        faster on a GPU, slower on a CPU; also called "straight"), "auto" what suits the device."""
         engine = _OLD_NAMES.get(engine, engine)
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
         self.engine = engine
         self.encoder = CompactEncoder(self._expand)
         self.rules = self.with_rules(rules).rules
+        for name in prudence or ():
+            if name not in self.prudent_rules:
+                raise UnknownNameError(f"prudent rule of {self.id}", name, self.prudent_rules)
+        self.prudence = self.prudent_rules if prudence is None else tuple(prudence)
         self.episode_limit = self.default_params.max_timesteps
 
     @property
@@ -107,16 +127,29 @@ class CraftaxEnvironment(Environment):
         return self._compact(state)
 
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
-        return _validity(self._rules, self.rules, state, self._params(params))
+        rules = "paper" if self.rules == "paper" else "exact"
+        valid = _validity(self._rules, rules, state, self._params(params))
+        for forbidden in self._forbidden(state).values():
+            valid = valid & ~forbidden
+        return valid
 
     def achievements(self, state: State) -> Bool[Array, " achievements"]:
         return state.achievements
 
     def waivers(self, state: State) -> dict[str, Bool[Array, " actions"]]:
-        return self._rules.waivers(state) if self.rules == "exact" else {}
+        if self.rules == "paper":
+            return {}
+        return self._rules.waivers(state) | self._forbidden(state)
 
     def perturb(self, key: Any, state: State) -> State:
         return perturb(self._edit, key, state)
+
+    def _forbidden(self, state: State) -> dict[str, Bool[Array, " actions"]]:
+        """By reason: what works and is not to be tried. Nothing, unless the rules are prudent."""
+        if self.rules != "prudent":
+            return {}
+        waste = self._waste(state)
+        return {REASONS[name]: waste[name] for name in self.prudence}
 
     def _params(self, params: Any) -> Any:
         return self.default_params if params is None else params
@@ -130,6 +163,8 @@ class Craftax(CraftaxEnvironment):
     achievement_names = _by_number(FullAchievement)
     _upstream = CraftaxSymbolicEnvNoAutoReset()
     _rules = full
+    prudent_rules = FULL_RULES
+    _waste = staticmethod(full_waste)
     _edit = staticmethod(edit_full)
     _compact = staticmethod(compact_full)
     _expand = staticmethod(expand_full)
@@ -143,6 +178,8 @@ class CraftaxClassic(CraftaxEnvironment):
     achievement_names = _by_number(ClassicAchievement)
     _upstream = CraftaxClassicSymbolicEnvNoAutoReset()
     _rules = classic
+    prudent_rules = CLASSIC_RULES
+    _waste = staticmethod(classic_waste)
     _edit = staticmethod(edit_classic)
     _compact = staticmethod(compact_classic)
     _expand = staticmethod(expand_classic)

@@ -3,6 +3,6 @@
 `arrays(env.observation_space, observation)` is what networks and policies read of an observation.
 """
 
-from maskless.envs.gymnasium.game import arrays
+from maskless.envs.gymnasium.observations import arrays
 
 __all__ = ["arrays"]

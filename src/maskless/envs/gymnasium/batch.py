@@ -1,5 +1,6 @@
 """Some games of one environment as one `gymnasium.Env`: what a worker process plays."""
 
+import contextlib
 import multiprocessing
 import os
 import traceback
@@ -13,10 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Int
 
-from maskless.envs.gymnasium.env import HostEnvironment
+from maskless.envs.gymnasium.env import HostEnvironment, in_time
 from maskless.envs.gymnasium.game import Game, Observation, game_error
 from maskless.envs.vector import Episodes, Step
-from maskless.errors import MasklessError
 
 
 class GameBatch(gymnasium.Env):
@@ -33,6 +33,10 @@ class GameBatch(gymnasium.Env):
         sub-environments have the same shapes. The last rows of a smaller one hold no game."""
         self.metadata = {"render_modes": []}  # AsyncVectorEnv adds to it
         self._env, self._index, self._count = env, index, count
+        self._told_to_stop = False
+        # A worker gets no Ctrl-C, so that there a KeyboardInterrupt is the environment's, too.
+        in_worker = multiprocessing.parent_process() is not None
+        self._failures = (Exception, SystemExit, *((KeyboardInterrupt,) if in_worker else ()))
         self._games: list[Game] = []  # made by `reset`, where failures are reported
         self.outcome = _blank_step(env, size)
         self._leaves = tuple(jax.tree.leaves(self.outcome))
@@ -70,13 +74,25 @@ class GameBatch(gymnasium.Env):
             final[~outcome.done] = now[~outcome.done]
         return self._leaves, 0.0, False, False, info
 
+    def note_stop_request(self) -> None:
+        """A handler of signals: the next answer tells it to the learner."""
+        self._told_to_stop = True
+
     def close(self) -> None:
-        for game in self._games:
-            game.close()
-        self._games = []
         learner = multiprocessing.parent_process()
+        if learner is None:  # a worker that does not end in time is killed
+            in_time(self._close_games)
+        else:
+            self._close_games()
+        self._games = []
         if learner is not None and not learner.is_alive():
             os._exit(0)  # AsyncVectorEnv's worker would print that it cannot answer any more
+
+    def _close_games(self) -> None:
+        for game in self._games:
+            # What an environment does on its way out matters to nobody any more.
+            with contextlib.suppress(Exception, SystemExit):
+                game.close()
 
     def _report(
         self, method: str, call: Callable[[int], None], numbers: Iterable[int]
@@ -85,9 +101,12 @@ class GameBatch(gymnasium.Env):
         try:
             for number in numbers:
                 call(number)
-        except Exception as error:  # anything can go wrong in other people's environments
+        except self._failures as error:  # anything can go wrong in other people's environments
             sentence = str(game_error(self._env.id, method, error))
             return {"error": sentence, "traceback": traceback.format_exc()}
+        if self._told_to_stop:
+            told = f"a worker process of {self._env.id} got SIGTERM: saving and stopping."
+            return {"told_to_stop": told}
         return {}
 
     def _make_game(self, number: int) -> None:
@@ -112,11 +131,6 @@ class GameBatch(gymnasium.Env):
 
     def _write(self, leaves: list[np.ndarray], number: int, observation: Observation) -> None:
         for leaf, value in zip(leaves, jax.tree.leaves(observation), strict=True):
-            if leaf.shape[1:] != value.shape:
-                raise MasklessError(
-                    f"{self._env.id} shows an array of shape {value.shape} where its first"
-                    f" observation had {leaf.shape[1:]}: all its observations must have one shape."
-                )
             leaf[number] = value
 
 

@@ -12,7 +12,8 @@ import contextlib
 import copy
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -21,11 +22,23 @@ import jax
 from gymnasium import spaces
 
 from maskless.envs.base import Environment, Observation
-from maskless.envs.gymnasium.game import Game, MaskSource, find_mask_source, game_error, reason
+from maskless.envs.gymnasium.game import (
+    Game,
+    MaskSource,
+    OnInvalid,
+    find_mask_source,
+    game_error,
+    reason,
+)
 from maskless.errors import MasklessError
+from maskless.failures import check_clock_fields
 
 PREFIX = "gymnasium:"
+_MOST_WORKERS = 4096
+_SECONDS_TO_CLOSE = 10.0
 Factory = Callable[[], gymnasium.Env]
+_FAILURES = (Exception, SystemExit)
+"""What the code of an environment may end with. One that leaves would take the program along."""
 # The beginning of a name -> the module whose `adapter(name)` knows more about such environments
 # than Gymnasium's conventions say.
 _ADAPTER_MODULES = {
@@ -57,10 +70,25 @@ class HostEnvironment(Environment):
     rules = "environment"
     runs_on_host = True
     mask_source: MaskSource
+    largest_number: float
+    """In a first observation, without sign."""
+    on_invalid: str | None
+    """The option; None: every action is the environment's own affair."""
 
-    def __init__(self, id: str, *, workers: int | None = None, **options: Any):
+    def __init__(
+        self,
+        id: str,
+        *,
+        workers: int | None = None,
+        on_invalid: str | None = None,
+        clock_fields: str | Sequence[str] | None = None,
+        **options: Any,
+    ):
         """`id`: "gymnasium:" and what `gymnasium.make` takes, "module:Name-v0" included.
         `workers`: processes that play, by default one per core; 0 plays in this process.
+        `on_invalid`: for environments that raise at invalid actions, "noop", "penalty=-0.1" or
+        "end": they are not asked to take them. `clock_fields`: what changes by itself in its
+        observations (`Environment.clock_fields`), by default its own attribute of this name.
         `options` go to `gymnasium.make`."""
         name = id.removeprefix(PREFIX)
         try:
@@ -69,18 +97,27 @@ class HostEnvironment(Environment):
             options = {"disable_env_checker": True, **adapter.options, **options}
             env = gymnasium.make(name, **options)
             assert env.spec is not None
-        except Exception as error:  # anything can go wrong in other people's constructors
+        except _FAILURES as error:  # anything can go wrong in other people's constructors
             raise MasklessError(
                 f"Gymnasium cannot make {name!r} ({reason(error)}): check the name, the options,"
                 " and that the package it comes from is installed."
             ) from error
-        self._describe(id, env, partial(gymnasium.make, env.spec), workers, adapter)
+        self._describe(id, env, partial(gymnasium.make, env.spec), workers, on_invalid, adapter)
+        if clock_fields is not None:
+            self._set_clocks(clock_fields)
 
     @classmethod
-    def of(cls, env: gymnasium.Env | Factory, *, workers: int | None = None) -> "HostEnvironment":
+    def of(
+        cls,
+        env: gymnasium.Env | Factory,
+        *,
+        id: str | None = None,
+        workers: int | None = None,
+        on_invalid: str | None = None,
+    ) -> "HostEnvironment":
         """An environment object, or a class or function that makes one, also when it is defined in
         a notebook. An object is not played itself: its games are made from its `spec` if that can
-        be made again, and are deep copies otherwise. `workers`: as above."""
+        be made again, and are deep copies otherwise. `workers`, `on_invalid`: as above."""
         if isinstance(env, gymnasium.Env):
             factory = _factory_of(env)
         elif callable(env):
@@ -91,7 +128,7 @@ class HostEnvironment(Environment):
             )
         try:
             game = factory()
-        except Exception as error:
+        except _FAILURES as error:
             name = getattr(env, "__name__", type(env).__name__)
             raise game_error(f"object:{name}", "its constructor", error) from error
         if not isinstance(game, gymnasium.Env):
@@ -102,46 +139,80 @@ class HostEnvironment(Environment):
                 " the environment itself."
             )
         host = cls.__new__(cls)
-        id = f"object:{type(game.unwrapped).__name__}"
-        host._describe(id, game, factory, workers, Adapter())
+        id = id or f"object:{type(game.unwrapped).__name__}"
+        host._describe(id, game, factory, workers, on_invalid, Adapter())
         return host
 
     def _describe(
-        self, id: str, env: gymnasium.Env, make: Factory, workers: int | None, adapter: Adapter
+        self,
+        id: str,
+        env: gymnasium.Env,
+        make: Factory,
+        workers: int | None,
+        on_invalid: str | None,
+        adapter: Adapter,
     ) -> None:
         """Sets all attributes from `env`, which is closed afterwards; `make` makes others."""
-        if workers is not None and (not isinstance(workers, int) or workers < 0):
-            raise MasklessError(f"workers must be a number of processes, not {workers!r}.")
+        if workers is not None and (
+            not isinstance(workers, int) or not 0 <= workers <= _MOST_WORKERS
+        ):
+            raise MasklessError(
+                f"workers must be a number of processes, at most {_MOST_WORKERS}, not {workers!r}."
+            )
         if not isinstance(env.action_space, spaces.Discrete):
             raise MasklessError(
                 f"{id} has the action space {env.action_space}: masks need discrete actions; wrap"
                 " it so that its actions are numbered."
             )
         self.id, self.workers, self._make, self._adapter = id, workers, make, adapter
+        self.on_invalid, self._refusal = on_invalid, OnInvalid.parse(on_invalid)
         self.episode_limit = (env.spec.max_episode_steps if env.spec else None) or 0
         self.action_names = _action_names(env, int(env.action_space.n))
         try:
             self.mask_source = find_mask_source(env, *env.reset(seed=0))
             observation, _ = self._game(env).reset(seed=0)
-        except Exception as error:
+        except _FAILURES as error:
             raise game_error(id, "reset", error) from error
         finally:
-            env.close()
+            _close(env)  # it has shown all that it was asked for
         self.has_masks = self.mask_source != "none"
+        if self._refusal is not None and not self.has_masks:
+            raise MasklessError(f"{id} has no action masks: on_invalid needs them.")
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), observation)
+        self.largest_number = max(
+            float(abs(x).max(initial=0)) for x in jax.tree.leaves(observation)
+        )
         for name, value in adapter.attributes.items():
             setattr(self, name, value)
+        self._set_clocks(getattr(env.unwrapped, "clock_fields", self.clock_fields))
+
+    def _set_clocks(self, clock_fields: str | Sequence[str]) -> None:
+        clocks = (clock_fields,) if isinstance(clock_fields, str) else tuple(clock_fields)
+        check_clock_fields(clocks, self._shapes)
+        self.clock_fields = clocks
 
     @property
     def observation_shapes(self) -> Observation:
         return self._shapes
+
+    def never_asked_invalid(self) -> "HostEnvironment":
+        """The same world, where invalid actions change nothing unless the option says otherwise."""
+        return self if self.on_invalid is not None else self.refusing("noop")
+
+    def refusing(self, on_invalid: str) -> "HostEnvironment":
+        """The same world with this option `on_invalid`."""
+        if not self.has_masks:
+            raise MasklessError(f"{self.id} has no action masks: on_invalid needs them.")
+        spared = copy.copy(self)
+        spared.on_invalid, spared._refusal = on_invalid, OnInvalid.parse(on_invalid)
+        return spared
 
     def play(self) -> Game:
         """One new game, to be played in this process."""
         return self._game(self._make())
 
     def _game(self, env: gymnasium.Env) -> Game:
-        return self._adapter.game(self.id, env, self.mask_source)
+        return self._adapter.game(self.id, env, self.mask_source, self._refusal)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         """In place of everything that would play inside JAX."""
@@ -158,6 +229,21 @@ def _adapter(name: str) -> Adapter:
         if name.startswith(prefix):
             return importlib.import_module(module).adapter(name)
     return Adapter()
+
+
+def _close(env: gymnasium.Env) -> None:
+    def close() -> None:
+        with contextlib.suppress(*_FAILURES):
+            env.close()
+
+    in_time(close)
+
+
+def in_time(close: Callable[[], None]) -> None:
+    """What does not end in time is left alone: it is about leaving, and matters to nobody."""
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(_SECONDS_TO_CLOSE)
 
 
 def _factory_of(env: gymnasium.Env) -> Factory:

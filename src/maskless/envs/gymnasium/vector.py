@@ -7,9 +7,11 @@ changes them.
 
 import contextlib
 import dataclasses
+import errno
 import multiprocessing.connection
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing.util import Finalize
@@ -27,7 +29,10 @@ from maskless.envs.gymnasium.game import reason
 from maskless.envs.vector import First, Step
 from maskless.errors import MasklessError
 
+ANSWER_SECONDS = 600.0
+"""How long a worker process may take for one answer: a step, or new episodes, of all its games."""
 _SECONDS_TO_STOP = 2.0
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 # A worker leaves the accelerator and the other cores to the learner.
 _WORKER_VARIABLES = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
 
@@ -36,8 +41,13 @@ class HostVectorEnv:
     """`num_envs` copies of a host environment. `close` it, or use it in a `with`: its processes
     end then, and at the latest with this one."""
 
-    def __init__(self, env: HostEnvironment, num_envs: int):
+    def __init__(
+        self, env: HostEnvironment, num_envs: int, *, answer_seconds: float = ANSWER_SECONDS
+    ):
+        """`answer_seconds`: how long to wait for a worker process before giving up."""
         self.env = env
+        self.told_to_stop: str | None = None
+        """A sentence, when a worker process was asked to end (SIGTERM). It plays on."""
         self.num_envs = num_envs
         workers = min(num_envs, _cores() if env.workers is None else env.workers)
         numbers = np.array_split(np.arange(num_envs), max(workers, 1))
@@ -47,8 +57,17 @@ class HostVectorEnv:
         self._rows = np.concatenate([i * counts[0] + np.arange(n) for i, n in enumerate(counts)])
         self._actions = np.full((len(counts), counts[0]), -1)
         make = [partial(GameBatch, env, i, n, counts[0]) for i, n in enumerate(counts)]
-        self._layout = jax.tree.structure(make[0]().outcome)
-        self._batches = Workers(env, make) if workers else SyncVectorEnv(make, copy=False)
+        self._batches: Workers | SyncVectorEnv
+        try:
+            self._layout = jax.tree.structure(make[0]().outcome)
+            self._batches = (
+                Workers(env, make, answer_seconds) if workers else SyncVectorEnv(make, copy=False)
+            )
+        except MemoryError as error:
+            raise MasklessError(
+                f"There is no memory for {num_envs} environments of {env.id}, whose observations"
+                f" are large ({reason(error)}): use fewer, or smaller ones."
+            ) from error
 
     def reset(self, seeds: Sequence[Sequence[int]]) -> First:
         """A new episode in every environment. `seeds`: some numbers for each, which decide this
@@ -74,6 +93,8 @@ class HostVectorEnv:
                 number = infos["_error"].argmax()
                 cause = RuntimeError(infos["traceback"][number])
                 raise MasklessError(infos["error"][number]) from cause
+            if "told_to_stop" in infos:
+                self.told_to_stop = infos["told_to_stop"][infos["_told_to_stop"].argmax()]
         except BaseException:  # a worker that is still at work would answer the next request
             self.close()
             raise
@@ -91,11 +112,16 @@ class HostVectorEnv:
 
 
 class Workers(AsyncVectorEnv):
-    """An AsyncVectorEnv that can lose a worker without waiting for it for ever, and whose workers
-    leave Ctrl-C to the learner."""
+    """An AsyncVectorEnv that can lose a worker, or find it hanging, without waiting for it for
+    ever, and whose workers leave Ctrl-C to the learner."""
 
-    def __init__(self, env: HostEnvironment, make_batches: Sequence[Callable[[], GameBatch]]):
-        self._id = env.id
+    def __init__(
+        self,
+        env: HostEnvironment,
+        make_batches: Sequence[Callable[[], GameBatch]],
+        answer_seconds: float,
+    ):
+        self._id, self._answer_seconds = env.id, answer_seconds
         try:
             cloudpickle.dumps(env)
         except Exception as error:  # anything can go wrong in other people's classes
@@ -115,11 +141,44 @@ class Workers(AsyncVectorEnv):
 
     def reset(self, **kwargs: Any) -> Any:
         with self._death_as_sentence():
-            return super().reset(**kwargs)
+            self.reset_async(**kwargs)
+            self._wait_for_answers()
+            return self.reset_wait()
 
     def step(self, actions: Any) -> Any:
         with self._death_as_sentence():
-            return super().step(actions)
+            self.step_async(actions)
+            self._wait_for_answers()
+            return self.step_wait()
+
+    def _check_spaces(self) -> None:
+        """Waits until the workers have started. The batches are made alike; Gymnasium's, which
+        compares them, would wait for ever."""
+        self.call_async("render_mode")
+        self._wait_for_answers()
+        self.call_wait()
+
+    def _wait_for_answers(self) -> None:
+        """Until every worker has answered."""
+        deadline = time.monotonic() + self._answer_seconds
+        ends = [process.sentinel for process in self.processes]
+        waiting = dict(zip(self.parent_pipes, self.processes, strict=True))
+        while waiting:
+            left = max(deadline - time.monotonic(), 0.0)
+            ready = multiprocessing.connection.wait([*waiting, *ends], left)
+            if not ready:
+                raise self._hanging(list(waiting.values()))
+            if any(end in ready for end in ends):
+                raise EOFError
+            waiting = {pipe: process for pipe, process in waiting.items() if pipe not in ready}
+
+    def _hanging(self, processes: Sequence[Any]) -> MasklessError:
+        numbers = ", ".join(str(process.pid) for process in processes)
+        return MasklessError(
+            f"{self._id} has not answered for {self._answer_seconds:g} seconds (process {numbers}):"
+            " it hangs, or its process was stopped. If its steps may take that long, give it more"
+            " time (--worker-minutes) or more workers."
+        )
 
     def close_extras(self, *args: Any, **kwargs: Any) -> None:
         """Gymnasium's waits for ever for the answer of a worker that has died."""
@@ -137,21 +196,39 @@ class Workers(AsyncVectorEnv):
             ended = multiprocessing.connection.wait(list(processes), _SECONDS_TO_STOP)
             for sentinel in ended:
                 processes[sentinel].join()
-            codes = [processes[sentinel].exitcode for sentinel in ended]
+            if not ended and isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise MasklessError(
+                    f"The worker processes of {self._id} cannot be started"
+                    f" ({os.strerror(error.errno)}): allow more (ulimit), or use fewer workers."
+                ) from error
+            codes = ", ".join(_how_it_ended(processes[sentinel].exitcode) for sentinel in ended)
             raise MasklessError(
-                f"A worker process of {self._id} died (exit code {', '.join(map(str, codes))}): the"
-                " environment crashed it, or the memory is full; try the option workers=0 or fewer"
-                " environments."
+                f"A worker process of {self._id} died ({codes}): the environment crashed it, the"
+                " memory is full, or a script of yours does not train under"
+                " `if __name__ == '__main__':`; try the option workers=0 or fewer environments."
             ) from error
+
+
+def _how_it_ended(code: int | None) -> str:
+    """Of a process: "exit code 7", or the name of the signal that killed it."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
 
 
 def _in_worker(learner: int, make_batch: Callable[[], GameBatch]) -> GameBatch:
     """`make_batch()`; AsyncVectorEnv calls it in each worker, and once in the learner's process."""
-    if os.getpid() != learner:
-        # Ctrl-C reaches all processes of a terminal, but the learner decides when to stop.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-    return make_batch()
+    if os.getpid() == learner:
+        return make_batch()
+    # What a terminal or a cluster sends reaches all processes; the learner decides when to stop.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    batch = make_batch()
+    # It may have come to this process alone: the learner is told.
+    signal.signal(signal.SIGTERM, lambda number, frame: batch.note_stop_request())
+    return batch
 
 
 def _stop(processes: Sequence[Any], pipes: Sequence[Any]) -> None:
@@ -159,8 +236,9 @@ def _stop(processes: Sequence[Any], pipes: Sequence[Any]) -> None:
     for pipe in pipes:
         with contextlib.suppress(OSError):  # it has ended already
             pipe.send(("close", None))
+    deadline = time.monotonic() + _SECONDS_TO_STOP
     for process in processes:
-        process.join(_SECONDS_TO_STOP)
+        process.join(max(deadline - time.monotonic(), 0.0))
         if process.is_alive():  # in the middle of a long step
             process.kill()
             process.join()

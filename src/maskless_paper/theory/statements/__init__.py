@@ -7,7 +7,16 @@ what a numerical check found: `check_all`, or one by one.
 from collections.abc import Callable
 
 from maskless_paper.theory.finding import Finding, Size, Statement
-from maskless_paper.theory.statements import decay, entropy, identities, masking, suppression
+from maskless_paper.theory.statements import (
+    decay,
+    entropy,
+    identities,
+    mask_removal,
+    masking,
+    optimizers,
+    suppression,
+    transfer,
+)
 
 STATEMENTS: dict[str, Statement] = {
     function.__name__: function
@@ -19,10 +28,12 @@ STATEMENTS: dict[str, Statement] = {
         identities.no_op_advantage,
         suppression.dominance_condition,
         suppression.theorem,
+        optimizers.theorem_with_samples,
+        optimizers.theorem_under_adam,
         suppression.unvisited,
         suppression.alignment_sign,
         suppression.output_bias,
-        decay.transfer,
+        transfer.transfer,
         decay.decay_law,
         decay.tightness,
         entropy.entropy_gradient,
@@ -32,6 +43,7 @@ STATEMENTS: dict[str, Statement] = {
         masking.masked_gradient,
         masking.soft_mask,
         masking.decoupling,
+        mask_removal.mask_removal,
     )
 }
 

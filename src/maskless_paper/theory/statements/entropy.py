@@ -1,7 +1,7 @@
 """Theorem 1 with an entropy bonus: its gradient, the suppression rate, and the floor."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from maskless_paper.theory.ascent import Training, follow
 from maskless_paper.theory.finding import IDENTITY, ROUNDING, Finding, Size
@@ -12,7 +12,7 @@ from maskless_paper.theory.gradients import (
     gradient,
     log_policy,
 )
-from maskless_paper.theory.mdp import MDP, Problem, random_problems, staircase_problem
+from maskless_paper.theory.mdp import MDP, Problem, mixed_problems, staircase_problem
 from maskless_paper.theory.statements.decay import STEPS, spaced
 
 BETAS = (0.0, 0.01, 0.05, 0.2)
@@ -55,7 +55,7 @@ def regularised_objective(size: Size) -> Finding:
     Check: both against complex steps of the objective, beta = 0.1, at random parameters.
     """
     rng = size.rng()
-    problem = random_problems(rng, size.mdps)
+    problem = mixed_problems(rng, size.mdps)
     theta = rng.normal(size=problem.zeros().shape)
     true = complex_step_gradient(problem, theta, beta=0.1)
     full = np.abs(gradient(problem, theta, beta=0.1, kind="full") - true).max()
@@ -75,19 +75,21 @@ def regularised_objective(size: Size) -> Finding:
 
 def entropy_rate(size: Size) -> Finding:
     """Printed: kappa_ent = kappa - beta phi(s*).E_d[pi (log pi + H) phi], its sum converges, and
-    with the theorem's kappa pi_T(a|s*) <= e^-K_T / n. Corrected: given V > 0, that bound holds with
+    with the theorem's kappa pi_T(a|s*) <= e^-K_T / n. Corrected: that bound holds with
 
-        kappa_ent = kappa + eta beta phi(s*) . E_d[pi (log pi + H) phi].
+        kappa_ent = kappa + eta beta phi(s*) . E_d[pi (log pi + H) phi],
 
-    Proof: the update of the logit is eta pi [A - beta (log pi + H)], and -pi A = c; the rest is as
-    without entropy. Where pi is small the bracket is negative: entropy slows suppression, as it
+    given A(s,a) <= 0, or with -A for |A| in kappa; exact gradients and SGD.
+
+    Proof: the update of the logit is eta pi [A - beta (log pi + H)]; the rest is as without
+    entropy (`theorem`). Where pi is small the bracket is negative: entropy slows suppression, as it
     should. At the entropic fixed point A < 0 still, so that the theorem's kappa stays constant
     and its K_T grows for ever, while pi does not fall.
 
-    Check: random MDPs with random beta; the corridor, where both printed sums diverge.
+    Check: `mixed_problems` with random beta; the corridor, where both printed sums diverge.
     """
     rng = size.rng()
-    random = random_problems(rng, size.mdps)
+    random = mixed_problems(rng, size.mdps)
     beta = np.exp(rng.uniform(np.log(0.01), np.log(0.5), size.mdps))
     record = follow(random, Training(200, rate=3.0, beta=beta))
     uniform = np.log(random.mdp.actions)
@@ -98,10 +100,11 @@ def entropy_rate(size: Size) -> Finding:
     kept = spaced(STEPS)
     return Finding(
         claim="With entropy, pi_T(a|s*) <= e^-K_T / n and K_T converges",
-        correction="With + eta beta instead of - beta in kappa_ent, and V > 0, the bound holds",
+        correction="With + eta beta instead of - beta in kappa_ent the bound holds, where"
+        " A(s,a) <= 0 or with -A for |A|",
         paper="Theorem 1, beta > 0; appendix",
         printed=bool(max(defined, printed) <= ROUNDING),
-        corrected=bool(excess <= ROUNDING and record.least_value.min() > 0),
+        corrected=bool(excess <= ROUNDING),
         evidence=f"beta = 0.05: K = {corridor.defined[-1, 2]:.1f} (theorem),"
         f" {corridor.printed[-1, 2]:.1f} (proof), {corridor.corrected[-1, 2]:.2f} (corrected);"
         f" pi is {np.exp(defined):.0e} x the bound. Corrected: no violation on {size.mdps:,} MDPs",
@@ -127,33 +130,39 @@ def floor(size: Size) -> Finding:
     """Printed: pi(a|s*) >= exp(-r_max / (beta (1 - gamma))) in the limit.
     Corrected, for states with d(s) > 0 and logits of their own (tabular), at every fixed point:
 
-        log pi(a|s) = A(s,a)/beta - H >= -(r_max - r_min) / (beta (1 - gamma)) - log n.
+        log pi(a|s) = A(s,a)/beta - H >= -(r_max - r_min) / (beta (1 - gamma)) - log n,
+
+    where r_max and r_min count 0 as a reward (max(r, 0), min(r, 0)) if episodes can end.
 
     Proof: there the update pi [A - beta (log pi + H)] is 0, A is a difference of two values in
-    [r_min, r_max] / (1 - gamma), and H <= log n.
+    [r_min, r_max] / (1 - gamma), and H <= log n. An episode that has ended earns 0 for ever. The
+    floor without that 0 fails: one state, two actions that earn 1, one of which ends the episode.
 
     The printed floor fails (1) in visited states, where H is forgotten: bandits with n actions;
     (2) at an unvisited s* with phi(s*) = c phi(s), whose logits are c times as large; (3) at an
     s* of unit length, aligned with both of two visited states but beyond them: what differs
     between neighbours is extrapolated. An unvisited state has no floor: nothing is learned there.
 
-    Check: the three, each at a verified fixed point, and fixed points of random tabular MDPs.
+    Check: these, each at a verified fixed point, and fixed points of tabular `mixed_problems`.
     """
     one = np.eye(1)
     visited = {n: _limit_at(one, one[0], actions=n, beta=0.5) for n in (4, 43)}
     scaled = {c: _limit_at(one, c * one[0]) for c in (2, 5, 10)}
     beyond = {angle: _extrapolated(angle) for angle in (60, 30, 20, 10)}
     log_pi, slack = _random_fixed_points(size)
+    ended, without_zero, with_zero = _ending_or_not()
     fails = min(visited.values()) < -2 and min(scaled[2], beyond[10]) < -5
     return Finding(
         claim="Entropy keeps pi(a|s*) above exp(-r_max / (beta (1 - gamma)))",
-        correction="Visited tabular states: log pi >= -(r_max - r_min)/(beta (1 - gamma)) - log n",
+        correction="Visited tabular states: log pi >= -(r_max - r_min)/(beta (1 - gamma)) - log n,"
+        " where 0 counts as a reward if episodes end",
         paper="Theorem 1, beta > 0 (sandwich)",
         printed=not fails,
-        corrected=bool(slack.min() >= -ROUNDING),
+        corrected=bool(slack.min() >= -ROUNDING and ended >= with_zero),
         evidence=f"log pi: visited {visited[43]:.1f} (floor -2, n = 43); phi(s*) = 10 phi(s)"
         f" {scaled[10]:.0f} (floor -5); unit length, 10 degrees {beyond[10]:.1f} (floor -5)."
-        f" Corrected, visited tabular states: never missed on {size.mdps:,} MDPs."
+        f" Corrected, visited tabular states: never missed on {size.mdps:,} MDPs; to end or not"
+        f" {ended:.1f} (floor {with_zero:.1f}; without counting 0 {without_zero:.1f})."
         " With the paper's beta and gamma the floor is e^-500,000 or e^-10,000",
         numbers={
             **{f"visited_{n}": value for n, value in visited.items()},
@@ -161,6 +170,9 @@ def floor(size: Size) -> Finding:
             **{f"beyond_{angle}": value for angle, value in beyond.items()},
             "random_least_slack": slack.min(),
             "random_least_log_pi": log_pi.min(),
+            "ended": ended,
+            "ended_floor": with_zero,
+            "ended_floor_without_zero": without_zero,
             "paper_floor_hybrid": -1 / (0.002 * (1 - 0.999)),
             "paper_floor_rnn": -1 / (0.01 * (1 - 0.99)),
         },
@@ -208,16 +220,46 @@ def _extrapolated(angle: float) -> float:
 def _random_fixed_points(size: Size) -> tuple[np.ndarray, np.ndarray]:
     """log pi at the fixed points of random tabular MDPs, and its distance from the floor."""
     rng = size.rng()
-    mdp = random_problems(rng, size.mdps).mdp
-    beta = np.exp(rng.uniform(np.log(0.05), 0.0, size.mdps))[:, None, None]
+    mdp = mixed_problems(rng, size.mdps).mdp
+    beta = np.exp(rng.uniform(np.log(0.05), 0.0, size.mdps))
+    log_pi = _fixed_point(mdp, beta)
+    ends = (mdp.transition.sum(-1) < 1 - IDENTITY).any((-2, -1))
+    return log_pi, log_pi - _floor(mdp, beta, ends)[:, None, None]
+
+
+def _ending_or_not() -> tuple[float, float, float]:
+    """One state, two actions that earn 1; the second ends the episode, and so earns less in all.
+
+    Its log pi at the fixed point; the floor without counting 0 as a reward, and with it.
+    """
+    transition = np.array([[[1.0], [0.0]]])
+    valid = np.ones((1, 2), bool)
+    mdp = MDP(transition, np.ones((1, 2)), np.ones(1), np.asarray(0.95), valid)
+    beta = np.asarray(0.5)
+    log_pi = _fixed_point(mdp, beta)
+    without, counted = (_floor(mdp, beta, np.asarray(ends)) for ends in (False, True))
+    return float(log_pi[0, 1]), float(without), float(counted)
+
+
+def _fixed_point(
+    mdp: MDP, beta: Float[np.ndarray, "*batch"]
+) -> Float[np.ndarray, "*batch states actions"]:
+    """log pi where training with the per-state bonus ends: pi proportional to exp(Q / beta)."""
+    scale = beta[..., None, None]
     log_pi = log_policy(np.zeros(mdp.reward.shape), None)
-    for _ in range(300):  # towards pi proportional to exp(Q / beta), which is A/beta - H
-        values = evaluate(mdp, log_pi).action_values
-        log_pi = log_policy(0.7 * log_pi + 0.3 * values / beta, None)
-    advantages = evaluate(mdp, log_pi).advantages
-    away = np.abs(log_pi - advantages / beta + entropy(log_pi)[..., None]).max()
-    if away > ROUNDING:
-        raise ArithmeticError(f"a random MDP is not at its fixed point: off by {away}")
-    spread = mdp.reward.max((-2, -1)) - mdp.reward.min((-2, -1))
-    least = -(spread / (1 - mdp.discount))[:, None, None] / beta - np.log(mdp.actions)
-    return log_pi, log_pi - least
+    for _ in range(3000):
+        result = evaluate(mdp, log_pi)
+        away = np.abs(log_pi - result.advantages / scale + entropy(log_pi)[..., None]).max()
+        if away < 1e-11:
+            return log_pi
+        log_pi = log_policy(0.8 * log_pi + 0.2 * result.action_values / scale, None)
+    raise ArithmeticError(f"an MDP is not at its fixed point: off by {away}")
+
+
+def _floor(
+    mdp: MDP, beta: Float[np.ndarray, "*batch"], ends: Bool[np.ndarray, "*batch"]
+) -> Float[np.ndarray, "*batch"]:
+    """The right-hand side of `floor`."""
+    most, least = mdp.reward.max((-2, -1)), mdp.reward.min((-2, -1))
+    most, least = np.where(ends, most.clip(0.0), most), np.where(ends, least.clip(max=0.0), least)
+    return -(most - least) / (beta * (1.0 - mdp.discount)) - np.log(mdp.actions)

@@ -11,6 +11,7 @@ from maskless_paper.theory.gradients import evaluate, log_policy, logit_updates,
 from maskless_paper.theory.mdp import (
     Problem,
     aligned_features,
+    mixed_problems,
     random_problems,
     staircase_mdp,
     staircase_problem,
@@ -61,17 +62,27 @@ def dominance_gap(size: Size) -> Finding:
 
 def theorem(size: Size) -> Finding:
     """Printed: if (i) a valid action beats a by a margin and (ii) kappa > 0, then
-    pi_T(a|s*) <= e^-K_T / n. Corrected: replace (i) by V(s) > 0 at the visited states.
+    pi_T(a|s*) <= e^-K_T / n. Corrected: replace (i) by A(s,a) <= 0 at the visited states. Without
+    any condition it holds with -A in place of |A| in K_T. Exact gradients and SGD only; for the
+    rest see `theorem_with_samples` and `theorem_under_adam`.
 
-    Proof: A(s,a) = -(1 - gamma) V(s) < 0 (`no_op_advantage`), so the logit of a at s* changes by
-    exactly -kappa in each step; the rest is `zero_sum`.
+    Proof: by `logit_gradient` the logit of a at s* changes by eta phi(s*) . E_d[pi A phi] in each
+    step, which is -kappa where A <= 0; the rest is `zero_sum` and Jensen. When is A <= 0? For a
+    no-op of reward r where r <= (1 - gamma) V(s) (`no_op_advantage`); where time passes, where
+    waiting is no better than what the policy does. V > 0 is enough for a no-op without reward only.
 
-    Check: random MDPs and feature maps. Counterexample to the printed one: a corridor with a
-    valid action that ends in a pit. (i) and (ii) hold at all times, but V < 0 at first.
+    Check: `mixed_problems`, with rewards for invalid actions, ends, and time that passes; those
+    of them that satisfy (i), (ii) and V > 0 throughout, but not A <= 0. Counterexample to the
+    printed one: a corridor with a valid action that ends in a pit, where V < 0 at first.
     """
-    random = random_problems(size.rng(), size.mdps)
-    record = follow(random, Training(200, rate=3.0))
-    excess = (record.log_probability - record.log_bound(random.mdp.actions)).max()
+    mixed = mixed_problems(size.rng(), size.mixed)
+    record = follow(mixed, Training(200, rate=3.0))
+    excess = (record.log_probability - record.log_bound(mixed.mdp.actions)).max(0)
+    signed = (record.log_probability + record.corrected + np.log(mixed.mdp.actions)).max()
+    inside = record.largest_advantage <= 0
+    as_printed = (record.least_gap > 0) & (record.least_rate > 0) & (record.least_value > 0)
+    outside = as_printed & ~inside
+    broken = (excess[outside] > ROUNDING).mean() if outside.any() else 0.0
     pit_problem = staircase_problem(mdp=staircase_mdp(pit=-20.0))
     pit = follow(pit_problem, Training(500, rate=2.0))
     pit_excess = np.exp((pit.log_probability - pit.log_bound(6)).max())
@@ -79,21 +90,26 @@ def theorem(size: Size) -> Finding:
     rise = 6 * np.exp(pit.log_probability.max())
     return Finding(
         claim="Under (i) and (ii), pi_T(a|s*) <= e^-K_T / n",
-        correction="It holds under V(s) > 0 at the visited states",
+        correction="It holds under A(s,a) <= 0 at the visited states (a no-op: r <= (1-gamma) V);"
+        " with -A for |A|, always. Exact gradients, SGD",
         paper="Theorem 1, beta = 0",
         printed=not (conditions and pit_excess > 1 + ROUNDING),
-        corrected=bool(record.least_value.min() > 0 and excess <= ROUNDING),
+        corrected=bool(excess[inside].max() <= ROUNDING and signed <= ROUNDING),
         evidence=f"a pit (V < 0 at first; gap >= {pit.least_gap:.2f}, kappa > 0): pi rises to"
-        f" {rise:.2f}/n and is up to {pit_excess:.2f} x the bound. With V > 0: no violation on"
-        f" {size.mdps:,} MDPs",
+        f" {rise:.2f}/n and is up to {pit_excess:.2f} x the bound. Where invalid actions pay or"
+        f" time passes, (i), (ii) and V > 0 do not save it: {broken:.0%} of {outside.sum()} MDPs."
+        f" A <= 0: no violation on {inside.sum():,}; -A for |A|: none on {size.mixed:,}",
         numbers={
             "pit_excess": pit_excess,
             "pit_rise": rise,
             "pit_least_gap": float(pit.least_gap),
             "pit_least_rate": float(pit.least_rate),
             "pit_least_value": float(pit.least_value),
-            "random_log_excess": excess,
-            "random_least_value": record.least_value.min(),
+            "inside": inside.sum(),
+            "inside_log_excess": excess[inside].max(),
+            "signed_log_excess": signed,
+            "positive_values_share": outside.mean(),
+            "positive_values_broken": broken,
         },
     )
 
@@ -141,32 +157,40 @@ def dominance_condition(size: Size) -> Finding:
 
 def alignment_sign(size: Size) -> Finding:
     """Printed: suppression whenever phi(s*) is "not orthogonal" to the visited features.
-    Corrected: whenever its inner product with all of them is positive, given V > 0.
+    Corrected: whenever its inner product with all of them is positive, given A(s,a) < 0 there.
 
     Proof: kappa = eta sum_s d(s) pi |A| phi(s*) . phi(s), a sum of positive terms; pi <= e^-K / n.
+    Exact gradients and SGD. By samples log pi < -log n on average (`theorem_with_samples`). Under
+    Adam we know no proof; it is checked only.
 
     Check: the corridor with the shared part of phi(s*) turned round; random positive features.
     """
     corridor = follow(staircase_problem(np.array([-0.8, 0.0, 0.8])), Training(5000))
     opposite, orthogonal, aligned = (6 * np.exp(corridor.log_probability[-1])).tolist()
-    random = random_problems(size.rng(), 2 * size.mdps)  # the second half is positive
+    random = mixed_problems(size.rng(), 2 * size.mixed)  # the second half is positive
     record = follow(random, Training(100, rate=3.0))
-    rates = record.least_rate[size.mdps :]
-    probabilities = random.mdp.actions * np.exp(record.log_probability[-1, size.mdps :])
+    inside = (record.largest_advantage < 0) & (np.arange(2 * size.mixed) >= size.mixed)
+    rates = record.least_rate[inside]
+    probabilities = random.mdp.actions * np.exp(record.log_probability[-1, inside])
+    adam = follow(random, Training(100, rate=1e-2, optimizer="adam"))
+    under_adam = (adam.largest_advantage < 0) & (np.arange(2 * size.mixed) >= size.mixed)
+    adam_largest = random.mdp.actions * np.exp(adam.log_probability[-1, under_adam].max())
     return Finding(
         claim="phi(s*) not orthogonal to the visited features is enough for suppression",
-        correction="Positive inner products are (and V > 0)",
+        correction="Positive inner products are, where A(s,a) < 0",
         paper="Sec. 4; appendix, Proposition",
         printed=opposite < 1,
         corrected=bool(rates.min() > 0 and probabilities.max() < 1),
         evidence=f"pi x n: alignment -0.8 {opposite:.2f}, 0 {orthogonal:.2f}, 0.8 {aligned:.3f}."
-        f" Positive inner products: suppressed on all of {size.mdps:,} MDPs",
+        f" Positive inner products, A < 0: suppressed on all of {inside.sum():,} MDPs"
+        f" (Adam: too, at most {adam_largest:.2f}/n; not proven)",
         numbers={
             "opposite": opposite,
             "orthogonal": orthogonal,
             "aligned": aligned,
             "random_least_rate": rates.min(),
             "random_largest": probabilities.max(),
+            "adam_largest": adam_largest,
         },
     )
 
@@ -182,20 +206,21 @@ def output_bias(size: Size) -> Finding:
     """
     without = follow(staircase_problem(0.0), Training(5000)).log_probability[-1]
     biased = follow(staircase_problem(0.0, bias=True), Training(5000)).log_probability[-1]
-    random = random_problems(size.rng(), size.mdps)
+    random = mixed_problems(size.rng(), size.mixed)
     seen = with_bias(np.eye(random.mdp.states + 1))
     isolated = dataclasses.replace(random, features=seen[:-1], rare=seen[-1])
     record = follow(isolated, Training(100, rate=3.0))
-    probabilities = random.mdp.actions * np.exp(record.log_probability[-1])
+    inside = record.largest_advantage < 0
+    probabilities = random.mdp.actions * np.exp(record.log_probability[-1, inside])
     return Finding(
         claim="Features that isolate s* (orthogonal phi) prevent suppression",
         correction="Only without an output bias: what counts are the inner products of [phi, 1]",
         paper="Sec. 4, condition (ii)",
         printed=bool(np.exp(biased) * 6 >= 1 - ROUNDING),
-        corrected=bool(record.least_rate.min() > 0 and probabilities.max() < 1),
+        corrected=bool(record.least_rate[inside].min() > 0 and probabilities.max() < 1),
         evidence=f"orthogonal features with an output bias: pi falls from 1/6 to"
-        f" {np.exp(biased):.1e}; without one it stays 1/6. With a bias: suppressed on all of"
-        f" {size.mdps:,} MDPs",
+        f" {np.exp(biased):.1e}; without one it stays 1/6. With a bias and A < 0: suppressed on all"
+        f" of {inside.sum():,} MDPs",
         numbers={
             "biased": np.exp(biased),
             "without": np.exp(without),
