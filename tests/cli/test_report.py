@@ -73,7 +73,7 @@ def test_evaluation_and_audit_are_shown_where_they_exist(training, tmp_path):
     assert "<td>3.00 ± 0.10</td><td>2.80 to 3.20</td><td>75</td><td>67</td><td>100.0</td>" in page
     assert "masked-focal, seed 0: 5 of 9 are wrong." in page
     assert base64.b64encode(b"<svg/>").decode() in page
-    assert 'href="audit.html"' in page
+    assert 'href="./audit.html"' in page
 
 
 def test_what_is_no_training_is_refused(tmp_path):

@@ -74,5 +74,7 @@ def test_everything_the_learner_logs_is_explained():
 
 
 def test_names_are_unique():
-    names = [name for section in documented().values() for name in section]
+    """In `metrics.jsonl`; an evaluation is a file of its own, and has some of the same names."""
+    logged = [names for section, names in documented().items() if section != "Evaluation"]
+    names = [name for section in logged for name in section]
     assert len(names) == len(set(names)) > 40

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maskless
-from maskless.conditions import condition
+from maskless.conditions import condition, stack
 from maskless.config import Config
 from maskless.envs import VectorEnv, check_contract
 from maskless.hyperparameters import Hyperparameters
@@ -93,7 +93,7 @@ def test_it_learns_the_same():
     config = Config(env="tower", width=8, frames=640, ppo=ppo, diagnostics=False)
     plain, ours = learner_in(Spelled(), config), learner_in(Compact(), config)
     state, its_state = begun(plain), begun(ours)
-    chosen = condition("masked-kl")
+    chosen = jax.tree.map(lambda x: x[0], stack([condition("masked-kl")]))  # as programs have it
     after, metrics = jax.jit(plain.update)(state, chosen, {})
     its_after, its_metrics = jax.jit(ours.update)(its_state, chosen, {})
     for expected, actual in (
