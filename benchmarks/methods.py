@@ -11,6 +11,8 @@ tables that results/tables.py makes of it.
 
 import dataclasses
 import os
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,11 @@ import tyro
 
 import maskless
 from maskless.conditions import condition
+from maskless.evaluation.episodes import MASKS
 from maskless.evaluation.runs import EvaluatedRun, Runs
 from maskless.evaluation.summary import RunEvaluation, evaluate_runs
-from maskless.files import write_json
-from maskless.finish import Finished, finish_runs
+from maskless.files import slug, write_json
+from maskless.finish import Finished, finish_runs, save_finished
 from maskless.provenance import provenance
 
 Student = tuple[tuple[str, int], Finished]
@@ -72,35 +75,42 @@ CLONING = (
     *("eliminate:confidence=0.3", "eliminate", "eliminate:confidence=3"),
 )
 CLASSIC = ("make_stone_pickaxe", "make_iron_pickaxe", "place_furnace")
+# A program pays in every run for what one of its conditions asks for: a clone is another network,
+# `discovered` another step of every world. So these are blocks of their own.
 BLOCKS = {
+    "classic": Block(
+        "craftax-classic", ("unmasked", *OURS, "unmasked-silent"), 25e6, watched=CLASSIC
+    ),
+    "classic-clone": Block(
+        "craftax-classic",
+        ("masked-clone:strength=10", "discovered"),
+        25e6,
+        watched=CLASSIC,
+        finished=(),
+    ),
     "classic-prudent": Block(
         "craftax-classic",
-        ("masked", "masked-loop:predicted_share=0.5", "safe-loop", "masked-clone:strength=10"),
+        ("masked", "masked-loop:predicted_share=0.5", "masked-clone:strength=10"),
         25e6,
-        CLASSIC,
-        {"rules": "prudent"},
+        watched=CLASSIC,
+        env_options={"rules": "prudent"},
     ),
-    "classic": Block(
-        "craftax-classic",
-        ("unmasked", *OURS, "masked-clone:strength=10", "unmasked-silent", "discovered"),
-        25e6,
-        CLASSIC,
+    "classic-rivals": Block(
+        "craftax-classic", RIVALS + CLONING, 25e6, watched=CLASSIC, seeds=1, finished=()
     ),
-    "classic-rivals": Block("craftax-classic", RIVALS, 25e6, CLASSIC, seeds=1, finished=()),
-    "classic-cloning": Block("craftax-classic", CLONING, 25e6, CLASSIC, seeds=1, finished=()),
     "corridor": Block(
         "corridor-r5",
-        ("unmasked", "masked", "masked-focal", "safe-loop", "masked-clone", "discovered"),
+        ("masked", "safe-loop", "masked-clone", "discovered", "discovered:explore=0.1"),
         40e6,
-        ("open_door", "kick"),
+        watched=("open_door", "kick"),
         net="gru",
     ),
     "full": Block(
         "craftax",
-        ("masked", "safe-loop", "masked-clone:strength=10"),
+        ("masked", "masked-clone:strength=10"),
         50e6,
-        ("descend", "make_iron_pickaxe"),
-        {"rules": "prudent"},
+        watched=("descend", "make_iron_pickaxe"),
+        env_options={"rules": "prudent"},
     ),
     "packing": Block(
         "worlds:Packing",
@@ -139,12 +149,16 @@ class Arguments:
     """In place of the block's; 0: nobody is finished."""
     seeds: int | None = None
     precision: str = "float32"
+    masks: tuple[str, ...] = MASKS
+    """That everything is played under, where a run can."""
     episodes: int = 1024
     max_steps: int = 3072
     """Of every environment in an evaluation."""
     width: int | None = None
     preset: str = "auto"
     out: Path = RESULTS
+    policies: Path | None = None
+    """Where the finished policy of each condition's first seed goes, as CONDITION.tar."""
 
 
 def main() -> None:
@@ -167,7 +181,7 @@ def main() -> None:
     save("train", began, config=training.config.to_json(), logs=logs(training, block.watched))
     how = {"episodes": arguments.episodes, "max_steps": arguments.max_steps}
     began = time.monotonic()
-    runs = training.evaluate(**how).runs
+    runs = training.evaluate(masks=_masks(training.config.conditions, arguments), **how).runs
     save("evaluate", began, runs=[run.to_json() for run in runs])
     finish = block.finish if arguments.finish is None else arguments.finish
     names = [name for name in block.finished if finish and name in training.config.conditions]
@@ -177,9 +191,27 @@ def main() -> None:
     students = finish_some(training, names, int(finish))
     rounds = [each.to_json()["rounds"] for _, each in students]
     save("finish", began, finish_rounds=rounds)
+    if arguments.policies is not None:
+        pack(students, training.request.env, arguments.policies)
     began = time.monotonic()
-    runs = evaluate_students(training, students, how)
+    runs = evaluate_students(training, students, how | {"masks": arguments.masks})
     save("evaluate finished", began, finished=[run.to_json() for run in runs])
+
+
+def _masks(conditions: tuple[str, ...], arguments: Arguments) -> list[str]:
+    """Without those of clones where nobody has one."""
+    cloned = any(condition(name).has_clone for name in conditions)
+    return [name for name in arguments.masks if cloned or not name.startswith("clone")]
+
+
+def pack(students: list[Student], env: Any, out: Path) -> None:
+    """The policy artifact of each condition's first seed, in a file of its own."""
+    out.mkdir(parents=True, exist_ok=True)
+    for (name, _), student in reversed(students):
+        with tempfile.TemporaryDirectory() as folder:
+            save_finished(Path(folder), env, student, name)
+            with tarfile.open(out / f"{slug(name)}.tar", "w") as archive:
+                archive.add(folder, arcname=slug(name))
 
 
 def _train(block: Block, arguments: Arguments) -> maskless.Training:
