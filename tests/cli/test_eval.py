@@ -113,7 +113,7 @@ def test_returns_below_zero_are_judged_by_what_the_masks_are_worth():
         "predicted": summary_of(-4.0, stuck_share=0.0),
         "predicted-forgetful": summary_of(-11.6, stuck_share=0.54),
         "clone": summary_of(-3.6, stuck_share=0.0),
-        "none": summary_of(-19.6, stuck_share=0.8),
+        "none": summary_of(-19.6, stuck_share=0.8, worst=-200.0),
     }
     name = "masked-loop:predicted_share=0.5"
     run = RunEvaluation(None, name, 0, 7, True, masks, clone=True)
@@ -136,6 +136,7 @@ def test_returns_below_zero_are_judged_by_what_the_masks_are_worth():
         assert "…" not in text
         assert all(f"{x.mean_return:.2f} ± 0.03" in text for x in masks.values())
         assert re.search(r"forgetful +-11.60 ± 0.03.* 54.0", text)
+    assert re.search(r"none +-19.60 ± 0.03 +-19.80 to -19.40 +-200.00", text)
 
 
 def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_path):
@@ -143,13 +144,29 @@ def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_p
     for run in content["runs"]:
         del run["clone"], run["recovered"]
         for numbers in run["masks"].values():
-            del numbers["stuck_share"]
+            del numbers["stuck_share"], numbers["worst"]
     (tmp_path / "evaluation.json").write_text(json.dumps(content))
     read = read_evaluation(tmp_path)
     assert math.isnan(read.runs[0].masks["none"].stuck_share)
     assert read.runs[0].masks["none"].mean_return == evaluated.runs[0].masks["none"].mean_return
     table = evaluation_table(read.runs, read.achievement_names)
-    assert {row[table.header.index("stuck %")] for row in table.rows} == {"–"}
+    for column in ("stuck %", "worst"):
+        assert {row[table.header.index(column)] for row in table.rows} == {"–"}
+
+
+def test_an_evaluation_is_printed_as_a_table():
+    worst = {"predicted": summary_of(7.25, worst=-20.0, stuck_share=0.0), "none": summary_of(-9.5)}
+    run = RunEvaluation(None, "masked<b>", 3, 7, True, worst)
+    evaluation = Evaluation(None, "taxi", (), {}, [run])
+    assert str(evaluation).splitlines() == [
+        "taxi",
+        "condition  seed  masks      return        worst   invalid %  stuck %",
+        "masked<b>  3     predicted  7.25 ± 0.03   -20.00  0.40       0.00",
+        "masked<b>  3     none       -9.50 ± 0.03  –       0.40       –",
+    ]
+    page = evaluation._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "<td>masked&lt;b&gt;</td>" in page
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 import maskless
 from maskless import MasklessError
+from maskless.envs.gymnasium import Numbered
 from maskless.envs.gymnasium.env import HostEnvironment
 from maskless.envs.gymnasium.game import arrays
 from maskless.envs.gymnasium.vector import HostVectorEnv
@@ -547,3 +548,70 @@ def test_a_gymnasium_class_is_found_by_its_module():
         play(worlds, steps=3)  # a worker finds it too
     with pytest.raises(MasklessError, match="Unknown option of host_toys:Steps 'colour'"):
         maskless.make("host_toys:Steps", colour="red")
+
+
+class Desk(gymnasium.Env):
+    """A lamp of three colours (from 1) and a drawer; red, 1, cannot be chosen while it is open."""
+
+    action_space = spaces.MultiDiscrete([3, 2], start=[1, 0])
+    observation_space = spaces.MultiBinary(1)
+
+    def __init__(self, masks="method"):
+        self._masks = masks
+        if masks == "method":
+            self.action_masks = self._mask
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._taken = []
+        return self._look()
+
+    def step(self, action):
+        self._taken.append(list(action))
+        return (self._look()[0], 0.0, len(self._taken) == 4, False, self._look()[1])
+
+    def _is_open(self):
+        return bool(self._taken and self._taken[-1][1])
+
+    def _mask(self):
+        return np.array([not self._is_open(), 1, 1, 1, 1], np.int8)
+
+    def _look(self):
+        info = {"action_mask": self._mask()} if self._masks == "info" else {}
+        return np.array([self._is_open()], np.int8), info
+
+
+@pytest.mark.parametrize("masks", ["method", "info", "none"])
+def test_combined_choices_are_numbered(masks):
+    game = HostEnvironment.of(Numbered(Desk(masks)), workers=0).play()
+    _, mask = game.reset(0)
+    np.testing.assert_array_equal(mask, np.ones(6, bool))
+    now, *_ = game.step(3)
+    _, mask = now
+    np.testing.assert_array_equal(mask, np.array([masks == "none"] * 2 + [True] * 4))
+    game.step(0)
+    assert game.env.unwrapped._taken == [[2, 1], [1, 0]]
+    env = HostEnvironment.of(lambda: Numbered(Desk(masks)))
+    assert env.action_names == ("1,0", "1,1", "2,0", "2,1", "3,0", "3,1")
+    assert env.mask_source == masks
+
+
+def test_what_cannot_be_numbered_is_refused():
+    def numbered(action_space, mask=None):
+        desk = Desk()
+        desk.action_space = action_space
+        if mask is not None:
+            desk.action_masks = lambda: mask
+        return HostEnvironment.of(Numbered(desk), workers=0)
+
+    with pytest.raises(MasklessError, match=r"Numbered does so for MultiDiscrete"):
+        HostEnvironment.of(Desk())
+    with pytest.raises(MasklessError, match="neither MultiDiscrete nor MultiBinary"):
+        numbered(spaces.Discrete(3))
+    with pytest.raises(MasklessError, match="65,536 combinations, and at most 16,384"):
+        numbered(spaces.MultiBinary(16))
+    for mask in (np.ones(6), np.array([0, 0, 0, 0, -np.inf])):
+        with pytest.raises(MasklessError, match="must have 5 entries, 1 or True"):
+            numbered(Desk.action_space, mask).play().reset(0)
+    switches = numbered(spaces.MultiBinary(2), np.array([1, 0, 1, 1]))
+    np.testing.assert_array_equal(switches.play().reset(0)[1], [1, 1, 0, 0])

@@ -77,7 +77,7 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     in masked-kl:strength=20,gamma=1. Several values of a number, as in --learning-rate 1e-4 3e-4,
     train a run for each, in the same program. Ctrl-C saves and stops.
 
-    Example: maskless train --env gymnasium:Taxi-v3 --frames 3e5
+    Example: maskless train --env gymnasium:Taxi-v3 --frames 4e5
 
     Example: maskless train --env corridor-r2 --net mlp --preset cpu --frames 1e6
 

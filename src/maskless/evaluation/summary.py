@@ -16,6 +16,7 @@ are made with its calibrated thresholds and its overrides.
 """
 
 import dataclasses
+import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ from maskless.files import (
     Size,
     UnreadableError,
     check_type,
+    printable,
     read_json,
     slug,
     write_json,
@@ -82,6 +84,8 @@ class Summary:
     stuck_share: float = math.nan
     """Share of steps that repeated an action which had just failed: after which, in the same
     episode, the observation was still the same. nan: not measured (an evaluation from before)."""
+    worst: float = math.nan
+    """The lowest return of an episode. nan: not kept (an evaluation from before)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +158,31 @@ class Evaluation:
                 masks: _spread([seed[masks].mean_return for seed in seeds]) for masks in seeds[0]
             }
         return found
+
+    def __str__(self) -> str:
+        """The main numbers of every run; `maskless eval` prints all of them."""
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join((printable(self.env), *lines))
+
+    def _repr_html_(self) -> str:
+        """The same, in a notebook."""
+        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><caption>{html.escape(self.env)}</caption>{table}</table>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        header = ("condition", "seed", "masks", "return", "worst", "invalid %", "stuck %")
+        rows: list[tuple[str, ...]] = [header]
+        for run in self.runs:
+            for masks, found in run.masks.items():
+                numbers = (found.worst, 100 * found.invalid_share, 100 * found.stuck_share)
+                known = ("–" if math.isnan(x) else f"{x:.2f}" for x in numbers)
+                returned = f"{found.mean_return:.2f} ± {found.standard_error:.2f}"
+                names = map(printable, (run.condition, str(run.seed), masks))
+                rows.append((*names, returned, *known))
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         spreads = {
@@ -401,6 +430,7 @@ def summarise(record: EpisodeRecord, num_actions: int) -> Summary:
         mask_errors=float(record.wrong.sum() / (steps * num_actions)),
         fallback_rate=float(record.fallbacks.sum() / steps),
         stuck_share=float(record.stuck.sum() / steps),
+        worst=float(returns.min()),
     )
 
 

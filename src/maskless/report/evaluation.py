@@ -20,16 +20,20 @@ from maskless.report import style
 from maskless.report.text import console_table, fitting, mean_known, number, percent
 
 HEADER = (
-    *("condition", "masks", "return", "range", "kept %", "recovered %", "{score}", "length"),
-    *("invalid %", "stuck %", "changed %", "empty %"),
+    *("condition", "masks", "return", "range", "worst", "kept %", "recovered %", "{score}"),
+    *("length", "invalid %", "stuck %", "changed %", "empty %"),
 )
 TEXT_COLUMNS = 2
-_DROPPED_FIRST = ("range", "length", "changed %", "empty %", "kept %", "{score}", "recovered %")
+_DROPPED_FIRST = (
+    *("range", "length", "changed %", "empty %", "worst"),
+    *("kept %", "{score}", "recovered %"),
+)
 """Where the terminal has no room."""
 _FORGETFUL = "forgetful"
 NOTES = {
     "return": "mean return ± standard error; for several seeds ± their standard deviation.",
     "range": "95 % bootstrap interval of the mean; for several seeds their lowest to highest.",
+    "worst": "the lowest return of an episode.",
     "kept": "the return as a share of the one under the oracle's masks, where none is negative.",
     "recovered": "the way from the return without masks (0) to the one under the oracle's (100).",
     "success": "episodes that the game, and not the time limit, ended with a reward.",
@@ -108,6 +112,7 @@ def _numbers(seeds: list[RunEvaluation], masks: str, many: bool) -> list[str]:
     return [
         f"{average:.2f} ± {spread:.2f}",
         f"{low:.2f} to {high:.2f}",
+        number(float(np.min([summary.worst for summary in summaries])), "{:.2f}"),
         f"{100 * average / oracle:.0f}" if oracle is not None and oracle > 0 <= average else "",
         "" if of_worth is None else f"{100 * of_worth:.0f}",
         f"{mean('achievements'):.2f}" if many else percent(mean("success_rate")),

@@ -162,7 +162,8 @@ class HostEnvironment(Environment):
         if not isinstance(env.action_space, spaces.Discrete):
             raise MasklessError(
                 f"{id} has the action space {env.action_space}: masks need discrete actions; wrap"
-                " it so that its actions are numbered."
+                " it so that its actions are numbered (maskless.envs.gymnasium.Numbered does so for"
+                " MultiDiscrete and MultiBinary)."
             )
         self.id, self.workers, self._make, self._adapter = id, workers, make, adapter
         self.on_invalid, self._refusal = on_invalid, OnInvalid.parse(on_invalid)
@@ -270,9 +271,10 @@ def _defined_in_main(spec: Any) -> bool:
 
 
 def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
-    """The names that the environment gives its actions, under one of the two usual attributes."""
+    """The names that the environment, or a wrapper, gives its actions, under one of the two usual
+    attributes."""
     for attribute in ("action_names", "get_action_meanings"):
-        value: Any = getattr(env.unwrapped, attribute, None)
+        value: Any = env.get_wrapper_attr(attribute) if env.has_wrapper_attr(attribute) else None
         names = [str(name) for name in (value() if callable(value) else value or ())]
         if len(names) == count:
             return tuple(names)
