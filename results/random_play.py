@@ -1,4 +1,4 @@
-"""What random play returns in the corridors, with their penalty and without: a few minutes on a CPU.
+"""What random play returns in the corridors, with their penalty and without; minutes on a CPU.
 
 python results/random_play.py results
 

@@ -16,6 +16,8 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Float, Real
 
+SEEDS = 3
+"""From fewer no order of two conditions is claimed, and no interval over seeds is given."""
 RESAMPLES = 2000
 """Of a bootstrap. The ends of a 95 % interval then lie within about a tenth of its width."""
 _AT_ONCE = 2_000_000
@@ -49,13 +51,13 @@ def bootstrap(
     *,
     errors: Sequence[Scores] | None = None,
     resamples: int = RESAMPLES,
-) -> Float[np.ndarray, " resamples"]:
+) -> Float[np.ndarray, "resamples ..."]:
     """The statistic of resamples: every stratum is drawn anew, with replacement, from itself.
 
-    `strata`: arrays [n] of scores that belong together: the seeds of one game, the episodes of one
-    seed. `errors`: standard errors of the scores, where each is itself a mean (a seed's, over its
-    episodes): a drawn score is then moved by its error, which is what drawing its episodes anew
-    comes to when there are hundreds of them.
+    `strata`: arrays [n], or [n, points], of scores that belong together: the seeds of one game, the
+    episodes of one seed. `errors`: standard errors of the scores, where each is itself a mean (a
+    seed's, over its episodes): a drawn score is then moved by its error, which is what drawing its
+    episodes anew comes to when there are hundreds of them.
     """
     random = np.random.default_rng(0)
     chunk = max(1, _AT_ONCE // max(1, sum(map(len, strata))))

@@ -7,8 +7,7 @@ import numpy as np
 
 from maskless import statistics
 
-SEEDS = 3
-"""No order of two conditions is claimed from fewer, and no interval over seeds is given."""
+SEEDS = statistics.SEEDS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -89,11 +89,12 @@ def decides(result: Result) -> bool:
     return paper.world == world(result) and share_of_budget(result) >= 0.099
 
 
-def stand_in(result: Result) -> str:
-    """In what a study is smaller than the paper's, or another; empty: in nothing."""
+def stand_in(result: Result, frames: int | None = None) -> str:
+    """In what a study is smaller than the paper's, or another, at its end or after so many frames;
+    empty: in nothing."""
     if "config" not in result or result["scale"] == "smoke":
         return str(result.get("stands_in", ""))
-    return "; ".join(differences(result["study"], result["config"], result["frames"]))
+    return "; ".join(differences(result["study"], result["config"], frames or result["frames"]))
 
 
 # What was evaluated.

@@ -1,7 +1,9 @@
 """No code is imported because a file names it; it is when the user names or trusts it."""
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,3 +131,16 @@ def test_the_current_folder_is_searched_for_what_was_typed(monkeypatch, tmp_path
     monkeypatch.setattr(sys, "path", ["/somewhere"])
     common.import_from_here(arguments)
     assert sys.path == ["/somewhere"] + [str(tmp_path)] * found
+
+
+@pytest.mark.parametrize("kind", ["fifo", "settings", "no text"])
+def test_settings_of_matplotlib_in_the_current_folder_are_not_obeyed(tmp_path, kind):
+    shutil.copytree(OLD_RUN, tmp_path / "run")
+    path = tmp_path / "matplotlibrc"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"text.usetex: True\n" if kind == "settings" else b"\xff\xfe")
+    command = [sys.executable, "-m", "maskless", "report", "run"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=100, capture_output=True)
+    assert (tmp_path / "run" / "report.html").exists()

@@ -1,14 +1,22 @@
 """Audit, calibration and dry runs of a policy in Gymnasium environments."""
 
+import json
+
+import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
 from policy.made import make_policy
 
 import maskless
+from maskless import runtime
+from maskless.artifact.fields import Field
 from maskless.cli.audit import Audit
 from maskless.cli.calibrate import Calibrate
 from maskless.cli.override import OverrideCommand
+from maskless.envs.gymnasium import arrays
+from maskless.envs.gymnasium.env import HostEnvironment
 from maskless.errors import MasklessError
 from maskless.evaluation.audit import audit_predictions
 from maskless.evaluation.runs import load_runs
@@ -16,6 +24,7 @@ from maskless.evaluation.sampling import EpisodeSampler
 from maskless.evaluation.summary import evaluate
 from maskless.policy.acting import as_array, load
 from maskless.policy.artifact import change_policy
+from maskless.policy.export import step_function
 from maskless.report.audit import save_audit
 
 from host_toys import LIMIT, mask_from_observation
@@ -107,3 +116,69 @@ def test_an_environment_without_masks_cannot_be_audited(policy, tmp_path):
     change_policy(blind, {"thresholds": [0.5, 0.5, 0.5]})
     with pytest.raises(MasklessError, match="no oracle: audit the policy where"):
         Audit(blind).run()
+
+
+class Shelf(gymnasium.Env):
+    """All kinds of spaces whose elements a network does not read as they are."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Dict(
+        {
+            "camera": spaces.Box(0, 200, (2, 3), np.uint8),
+            "floor": spaces.Discrete(4, start=-1),
+            "lamp": spaces.Box(-9, 9, (), np.float32),
+            "pair": spaces.Tuple((spaces.MultiDiscrete([2, 3], start=[0, 1]), spaces.Discrete(2))),
+            "action_mask": spaces.MultiBinary(2),
+        }
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        shown = self.observation_space.sample()
+        return shown | {"action_mask": np.ones(2, np.int8)}, {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, True, False, {}
+
+
+def test_a_policy_reads_what_the_environment_shows(tmp_path):
+    env, shelf = HostEnvironment.of(Shelf, workers=0), Shelf()
+    policy = load(make_policy(tmp_path / "policy", env=env, width=8))
+    shown, _ = shelf.reset(seed=5)
+    mine = arrays(shelf.observation_space, shown)
+    names = ["camera", "floor", "lamp", "pair.0", "pair.1"]
+    for each in (policy, policy.numpy(), runtime.load(tmp_path / "policy")):
+        encoded = each.encode(shown)
+        assert list(encoded) == names
+        for name, array in zip(names, jax.tree.leaves(mine), strict=True):
+            np.testing.assert_array_equal(encoded[name], array)
+        action, _, info = each.act(encoded, greedy=True)
+        expected = each.act(mine, greedy=True)
+        assert int(action) == int(expected[0])
+        np.testing.assert_array_equal(info.validity, expected[2].validity)
+        for wrong, sentence in [
+            ({"floor": 3}, "'floor' is 3, which is not on its lists"),
+            ({"floor": 0.5}, "'floor' must be 1 whole numbers"),
+        ]:
+            with pytest.raises(MasklessError, match=sentence):
+                each.encode(shown | wrong)
+        with pytest.raises(MasklessError, match="has no lamp"):
+            each.encode({name: part for name, part in shown.items() if name != "lamp"})
+        with pytest.raises(MasklessError, match=r"'camera' was trained on as float32: policy\.enc"):
+            each.act(encoded | {"camera": shown["camera"]}, greedy=True)
+        with pytest.raises(MasklessError, match=r"'floor' must have .*\[\]: policy\.encode"):
+            each.act(encoded | {"floor": 1}, greedy=True)
+    described = json.loads(step_function(policy).describe(policy)["encodings"])
+    assert described["pair.0"] == {"one_hot": [[0, 2], [1, 3]]}
+    assert described["camera"] == {"divided_by": 200.0}
+    assert described.keys() == {"camera", "floor", "pair.0", "pair.1"}
+
+
+@pytest.mark.parametrize(
+    "encoding", [{"one_hot": [[0, 3]]}, {"one_hot": [[0, 0], [0, 2]]}, {"divided_by": 0}]
+)
+def test_an_encoding_that_does_not_fit_its_field_is_refused(encoding):
+    entry = {"name": "floor", "shape": [2], "dtype": "float32"}
+    assert Field.from_json(entry | {"one_hot": [[4, 2]]}).to_json()["one_hot"] == [[4, 2]]
+    with pytest.raises(MasklessError, match="'floor' is not made as its shape says"):
+        Field.from_json(entry | encoding)

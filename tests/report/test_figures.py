@@ -35,6 +35,16 @@ def test_a_band_is_mean_and_range_over_seeds():
     assert found.middle[at(found, 2500)] == pytest.approx(3, abs=0.1)  # straight between rows
 
 
+def test_a_band_over_three_seeds_is_an_interval_of_their_middle():
+    ends = [[0.0, 1.0], [1.0, None], [2.0, 3.0], [9.0, 1.0]]
+    found = band([run(values) for values in ends], "return")
+    first, last = at(found, 1000), at(found, 2000)
+    assert found.middle[first] == pytest.approx(1.5)  # without the lowest and the highest
+    assert 0 < found.low[first] < 1.5 < found.high[first] < 9
+    assert found.middle[last] == pytest.approx(5 / 3)  # of the three that there are
+    assert found.low[last] == 1.0
+
+
 def test_probabilities_have_a_geometric_mean_and_a_floor():
     rows = [[[0.5, 0.01]], [[0.5, 0.0001]], [[0.5, 0.0]]]
     made = [run(values, metric="probability_valid", names=("a", "b")) for values in rows]

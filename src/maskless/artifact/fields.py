@@ -5,16 +5,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from maskless.errors import MasklessError, require
-from maskless.files import Size, check_type
+from maskless.files import Number, Size, Whole, check_type
 
 WHOLE = "observation"
 """The name of the only field, when the observation is one array."""
-_LARGEST_FIELD = 2**28
+_LARGEST_FIELD, _MOST_AXES = 2**28, 32
+_HOW_TO = ": policy.encode(observation) makes that of what the environment shows."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +25,45 @@ class Field:
     name: str
     shape: tuple[int, ...]
     dtype: str
+    one_hot: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)
+    """It stands for numbers from closed lists: the first number and the length of each list."""
+    divided_by: float | None = dataclasses.field(default=None, compare=False)
+    """It stands for an image, whose numbers were divided by this."""
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype:
         return np.dtype(self.dtype)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+        entry = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+        return entry | self.encoding
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """How it was made of what the environment shows; empty: it is shown so."""
+        encoding: dict[str, Any] = {}
+        if self.one_hot:
+            encoding["one_hot"] = [list(numbers) for numbers in self.one_hot]
+        if self.divided_by is not None:
+            encoding["divided_by"] = self.divided_by
+        return encoding
+
+    def encode(self, shown: Any) -> np.ndarray:
+        """This array, from what the environment shows."""
+        array = np.asarray(shown)
+        if self.divided_by is not None:
+            return array.astype(np.float32) / np.float32(self.divided_by)
+        if not self.one_hot:
+            return array
+        first, sizes = np.array(self.one_hot).T
+        whole = array.size == len(sizes) and array.dtype.kind in "iub"
+        require(whole, f"The observation {self.name!r} must be {len(sizes)} whole numbers.")
+        numbers = array.ravel() - first
+        known = ((numbers >= 0) & (numbers < sizes)).all()
+        require(known, f"The observation {self.name!r} is {shown}, which is not on its lists.")
+        encoded = np.zeros(sizes.sum(), np.float32)
+        encoded[np.cumsum(sizes) - sizes + numbers] = 1.0
+        return encoded
 
     @staticmethod
     def from_json(entry: Any) -> "Field":
@@ -40,9 +73,14 @@ class Field:
         except MasklessError as error:
             raise MasklessError(f"A field of its observation: {error}.") from error
         name, shape = field["name"], tuple(field["shape"])
-        sensible = math.prod(shape) <= _LARGEST_FIELD
+        sensible = len(shape) <= _MOST_AXES and math.prod(shape) <= _LARGEST_FIELD
         require(sensible, f"Its observation {name!r} has no sensible shape.")
-        return Field(name or WHOLE, shape, field["dtype"])
+        one_hot, divided_by = tuple(field.get("one_hot", ())), field.get("divided_by")
+        sizes = [size for _, size in one_hot]
+        fits = not one_hot or (all(sizes) and (sum(sizes),) == shape)
+        fits = fits and (divided_by is None or divided_by > 0)
+        require(fits, f"Its observation {name!r} is not made as its shape says.")
+        return Field(name or WHOLE, shape, field["dtype"], one_hot, divided_by)
 
 
 class _StoredField(TypedDict):
@@ -51,6 +89,16 @@ class _StoredField(TypedDict):
     dtype: Literal[
         "bool", "float16", "float32", "int8", "int16", "int32", "uint8", "uint16", "uint32"
     ]
+    one_hot: NotRequired[list[tuple[Whole, Size]]]
+    divided_by: NotRequired[Number]
+
+
+def encode(shown: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, np.ndarray]:
+    """One observation as an environment shows it, as a policy reads it. `shown`: by name; what is
+    not one of the fields, such as a mask, is left out."""
+    missing = sorted({field.name for field in fields} - shown.keys())
+    require(not missing, f"The observation has no {', '.join(missing)}.")
+    return {field.name: field.encode(shown[field.name]) for field in fields}
 
 
 def match_named(
@@ -93,9 +141,10 @@ def match_named(
 def _check_shape(field: Field, array: Any, batched: bool) -> None:
     """Refuses other shapes than the field's, behind the axis of a batch."""
     if array.shape[int(batched) :] != field.shape:
+        advice = _HOW_TO if field.encoding else "."
         raise MasklessError(
             f"The observation {field.name!r} must have the shape {list(field.shape)}, or one more"
-            f" axis in front for a batch; got {list(array.shape)}."
+            f" axis in front for a batch; got {list(array.shape)}{advice}"
         )
     require(not batched or array.shape[0] > 0, "The batch of observations is empty.")
 
@@ -107,6 +156,8 @@ def _as_type(field: Field, array: Any, known: bool) -> Any:
         return array
     same_kind = np.can_cast(array.dtype, target, "same_kind")
     name = field.name
+    raw = field.divided_by is not None and array.dtype == np.uint8
+    require(not raw, f"The observation {name!r} was trained on as float32{_HOW_TO}")
     require(same_kind, f"The observation {name!r} must hold {field.dtype}, not {array.dtype}.")
     converted = array.astype(target)
     if np.issubdtype(target, np.integer) and known:

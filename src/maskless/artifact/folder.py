@@ -41,6 +41,7 @@ STUDENT, POLICY = "student", "policy"
 """In the entry "net", and in front of the names of weights: there is a student beside the network,
 whose own weights then begin with "policy"."""
 _LARGEST_WEIGHTS = 2**32  # bytes: a thousand million weights
+_MOST_FIELDS = 10_000  # a network that reads so many is made in a second
 
 
 def find_policy(path: Path | str) -> Path:
@@ -134,6 +135,8 @@ def check_about(content: dict[str, Any]) -> tuple[tuple[Field, ...], tuple[Overr
     require(fits, f"its network does not fit its {len(names)} actions")
     right = thresholds is None or len(thresholds) == len(names)
     require(right, "its thresholds are not one number between 0 and 1 for each action")
+    few = len(about["observation"]) <= _MOST_FIELDS
+    require(few, f"its observation has more than {_MOST_FIELDS:,} fields")
     fields = tuple(map(Field.from_json, about["observation"]))
     overrides = tuple(map(Override.from_json, about.get("overrides", [])))
     different = len({field.name for field in fields}) == len(fields)

@@ -19,7 +19,7 @@ import numpy as np
 
 from maskless.artifact.fields import Field
 from maskless.errors import MasklessError, UnknownNameError, require
-from maskless.files import check_type
+from maskless.files import check_type, printable
 
 EFFECTS = ("never", "always", "threshold")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -34,6 +34,10 @@ _CONDITION = re.compile(
     r"\s*(?P<field>\w[\w.]*)\s*(\[(?P<index>\s*\d+\s*(,\s*\d+\s*)*)\])?"
     r"\s*(?P<op><=|>=|==|!=|<|>)\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
 )
+_LONGEST_CONDITION = 1000
+"""Characters: the expression takes seconds for a hundred thousand that do not fit it."""
+_MOST_RULES = 128
+"""Compiling a policy with so many takes ten seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +98,11 @@ def _integer_kind(field: Field) -> Any:
 
 def parse_condition(text: str, fields: Sequence[Field]) -> Condition:
     """The condition in `text`, for observations with these fields."""
-    parsed = _CONDITION.fullmatch(text)
+    parsed = _CONDITION.fullmatch(text) if len(text) <= _LONGEST_CONDITION else None
     if not parsed:
         raise MasklessError(
-            f"The condition {text!r} must have the form FIELD[INDEX] OP NUMBER, such as"
-            f" '{_example(fields)} > 0' (OP is one of {' '.join(_OPERATORS)})."
+            f"The condition {printable(repr(text), 100)} must have the form FIELD[INDEX] OP NUMBER,"
+            f" such as '{_example(fields)} > 0' (OP is one of {' '.join(_OPERATORS)})."
         )
     by_name = {field.name: field for field in fields}
     if parsed["field"] not in by_name:
@@ -128,6 +132,8 @@ def check_overrides(
     overrides: Sequence[Override], action_names: Sequence[str], fields: Sequence[Field]
 ) -> None:
     """Refuses rules that name what there is not, or that leave no action to choose."""
+    few = len(overrides) <= _MOST_RULES
+    require(few, f"There are {len(overrides):,} overrides: a policy has at most {_MOST_RULES}.")
     for rule in overrides:
         if rule.action not in action_names:
             raise UnknownNameError("action", rule.action, action_names)

@@ -10,7 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from maskless import __version__, compilation_cache
-from maskless.cli.common import ERR, OUT, check_output, import_from_here, say_error
+from maskless.cli.common import (
+    ERR,
+    OUT,
+    check_output,
+    ignore_matplotlibrc,
+    import_from_here,
+    say_error,
+)
 from maskless.errors import MasklessError, UnknownNameError
 
 COMMANDS = {
@@ -37,6 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         import_from_here(given)
+        ignore_matplotlibrc()
         command = parse(given)
         compilation_cache.enable_for_process()
         command.run()

@@ -1,7 +1,10 @@
 """What all commands print with: consoles that never stop a command, and a progress bar."""
 
+import contextlib
 import errno
+import importlib
 import json
+import os
 import re
 import sys
 import time
@@ -46,6 +49,14 @@ def import_from_here(arguments: Sequence[str]) -> None:
     what a folder names; never otherwise: the folder may be a stranger's."""
     if "--trust" in arguments or any(map(_MODULE.fullmatch, arguments)):
         sys.path.append(str(Path.cwd()))
+
+
+def ignore_matplotlibrc() -> None:
+    """matplotlib obeys a `matplotlibrc` in the current folder, which may be a stranger's: it can
+    have LaTeX run, or be a fifo. Where one lies, matplotlib is imported from elsewhere, first."""
+    if os.path.lexists("matplotlibrc"):
+        with contextlib.chdir(Path(__file__).parent):
+            importlib.import_module("matplotlib")
 
 
 def check_output() -> None:

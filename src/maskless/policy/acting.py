@@ -34,7 +34,7 @@ from maskless.policy.artifact import (
     read_artifact,
     write_artifact,
 )
-from maskless.policy.observations import PolicyEnvironment, match, rebuild
+from maskless.policy.observations import PolicyEnvironment, encode_shown, match, rebuild
 from maskless.policy.overrides import Overruling
 
 _COUNT_BUFFER = 256
@@ -170,6 +170,11 @@ class Policy:
         if not batched:
             action, info = jax.tree.map(lambda x: x[0], (action, info))
         return action, carry, info
+
+    def encode(self, observation: Any) -> dict[str, np.ndarray]:
+        """One observation as a Gymnasium environment shows it, as `act` reads it: numbers from
+        closed lists one-hot, images divided by their largest number."""
+        return encode_shown(observation, self.fields)
 
     @property
     def counts(self) -> dict[str, int]:

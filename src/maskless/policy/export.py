@@ -68,6 +68,7 @@ class StepFunction:
         about = {
             "action_names": policy.action_names,
             "inputs": {name: [str(x.dtype), x.shape] for name, x in self.inputs.items()},
+            "encodings": {f.name: f.encoding for f in policy.fields if f.encoding},
             "outputs": self.outputs,
             "thresholds": policy.artifact.thresholds,
             "overrides": [str(rule) for rule in policy.overrides],

@@ -28,7 +28,7 @@ from maskless.policy.observations import rebuild
 CUSTOM = "custom"
 """The name of networks and encoders that are not ours."""
 _USUAL = ("num_actions", "encoder", "width", "precision", "parent", "name")
-_LARGEST_OPTION = 2**20
+_LARGEST_OPTION = 2**16
 
 
 def acting_net(net: Any) -> Any:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from maskless.artifact.fields import WHOLE, Field, match_named
+from maskless.artifact.fields import WHOLE, Field, encode, match_named
 from maskless.errors import require
 from maskless.nets.encoders import Encoder
 
@@ -17,6 +17,7 @@ __all__ = [
     "Field",
     "NamedObservation",
     "PolicyEnvironment",
+    "encode_shown",
     "fields_of",
     "match",
     "rebuild",
@@ -37,7 +38,11 @@ class PolicyEnvironment(Protocol):
 def fields_of(env: PolicyEnvironment) -> list[Field]:
     """What an environment shows, in the order of the leaves of its observation."""
     named = _by_name(env.observation_shapes)
-    return [Field(name, tuple(x.shape), str(x.dtype)) for name, x in named.items()]
+    encodings = getattr(env, "encodings", {})
+    return [
+        Field(name, tuple(x.shape), str(x.dtype), **encodings.get(name, {}))
+        for name, x in named.items()
+    ]
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -83,6 +88,11 @@ def _nested(named: Mapping[str, Any]) -> PyTree:
         if type(branch) is dict:
             tree[name] = _nested(branch)
     return tuple(tree.values()) if list(tree) == [str(n) for n in range(len(tree))] else tree
+
+
+def encode_shown(observation: PyTree, fields: Sequence[Field]) -> dict[str, np.ndarray]:
+    """One observation as an environment shows it, as a policy with these fields reads it."""
+    return encode(_by_name(observation), fields)
 
 
 def match(observation: PyTree, fields: Sequence[Field]) -> tuple[list[Any], bool]:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+
+from maskless import statistics
 
 LOWEST = 1e-8
 """Probabilities below are drawn here."""
@@ -41,7 +44,8 @@ class Band:
 def band(
     runs: Sequence[Run], metric: str, action: str | None = None, *, logarithmic: bool = False
 ) -> Band:
-    """Seeds of one condition on common frames: mean and range. `logarithmic`: geometric mean."""
+    """Seeds of one condition on common frames: middle and range (`low_middle_high`).
+    `logarithmic`: of the logarithms."""
     last = max((row["frames"] for run in runs for row in run.rows), default=0)
     edges = np.linspace(0, max(last, 1), POINTS + 1)
     lines = np.stack([_on_points(run, metric, action, edges, logarithmic) for run in runs])
@@ -91,11 +95,32 @@ def final_means(run: Run, metric: str) -> np.ndarray:
     last = run.rows[-1]["frames"] if run.rows else 0
     rows = [row.get(metric) for row in run.rows if row["frames"] >= 0.9 * last]
     blank = [None] * len(run.action_names)
-    return low_middle_high(np.array([row or blank for row in rows] or [blank], np.float64))[1]
-
-
-def low_middle_high(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lowest, mean and highest over the first axis of what is not NaN; NaN where all are."""
+    values = np.array([row or blank for row in rows] or [blank], np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns where all are NaN
-        return np.nanmin(seeds, axis=0), np.nanmean(seeds, axis=0), np.nanmax(seeds, axis=0)
+        return np.nanmean(values, axis=0)
+
+
+def low_middle_high(
+    seeds: Float[np.ndarray, "seeds points"],
+) -> tuple[Float[np.ndarray, " points"], ...]:
+    """Over seeds, of what is not NaN: the ends of the 95 % bootstrap interval, and between them the
+    interquartile mean. Of fewer than three seeds: lowest, mean and highest. NaN where all are."""
+    found = np.full((3, seeds.shape[1]), np.nan)
+    unknown = np.isnan(seeds)
+    for pattern in np.unique(unknown, axis=1).T:
+        columns, known = (unknown == pattern[:, None]).all(axis=0), seeds[~pattern]
+        if len(known):
+            found[:, columns] = _over_seeds(known[:, columns])
+    return found[0], found[1], found[2]
+
+
+def _over_seeds(known: Float[np.ndarray, "seeds points"]) -> Float[np.ndarray, "3 points"]:
+    middle = statistics.interquartile_mean(known, axis=0)
+    low, high = known.min(axis=0), known.max(axis=0)
+    if len(known) >= statistics.SEEDS:
+        draws = statistics.bootstrap(
+            [known], lambda strata: statistics.interquartile_mean(strata[0], axis=1)
+        )
+        low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+    return np.stack([low, middle, high])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maskless.artifact.clocks import clock_entries
-from maskless.artifact.fields import WHOLE, match_named
+from maskless.artifact.fields import WHOLE, encode, match_named
 from maskless.artifact.folder import check_about, find_policy, naming, read_about, read_weights
 from maskless.artifact.masks import check_kind, check_mask, check_reset
 from maskless.artifact.overrides import Rules
@@ -93,6 +93,10 @@ class Policy:
         action = choose(info.logits, info.mask, None if greedy else self._dice(rng))
         carry = ActingCarry(network, Memory([leaf.copy() for leaf in leaves], action, tried))
         return (action, carry, info) if batched else (action[0], carry, info.first())
+
+    def encode(self, observation: Any) -> dict[str, np.ndarray]:
+        """One observation as a Gymnasium environment shows it, as `act` reads it."""
+        return encode(_by_name(observation), self.fields)
 
     def _apply_mask(
         self,

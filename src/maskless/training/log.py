@@ -37,6 +37,7 @@ METRICS_FILE = "metrics.jsonl"
 _DIGITS = 7  # as many as float32 has
 
 _LARGEST = 2**28  # bytes: a thousand lines for a thousand actions
+_MOST_LINES = 100_000  # as objects, short lines take twenty times the room of the file
 _Number = Number | Whole
 _ROW: Any = dict[str, _Number | bool | str | list[_Number | None] | None]
 
@@ -226,9 +227,13 @@ def _damaged(path: Path, number: int, why: MasklessError) -> MasklessError:
 
 def _whole_lines(path: Path) -> list[bytes]:
     try:
-        return read_bytes(path, most=_LARGEST).split(b"\n")[:-1]
+        content = read_bytes(path, most=_LARGEST)
     except UnreadableError as error:
         raise MasklessError(f"Cannot read the metrics {path} ({error.reason}).") from error
+    lines = content.count(b"\n")
+    most = f"it has {lines:,} lines, and a log has at most {_MOST_LINES:,}"
+    require(lines <= _MOST_LINES, f"Cannot read the metrics {path} ({most}).")
+    return content.split(b"\n")[:-1]
 
 
 def _appending(path: Path) -> BinaryIO:

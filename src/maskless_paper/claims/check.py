@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from maskless_paper.results import Cell
+from maskless_paper.results import SEEDS, Cell
 from maskless_paper.study_files import Result
 
 COLLAPSED = 1 / 3
@@ -70,6 +70,11 @@ def is_above(one: Cell | None, other: Cell | None) -> bool | None:
     if one.above(other):
         return True
     return False if other.above(one) else None
+
+
+def enough_seeds(*cells: Cell) -> bool:
+    """Whether there are seeds enough to say which of them is higher."""
+    return min(len(cell.values) for cell in cells) >= SEEDS
 
 
 def similar(means: Sequence[float]) -> bool:

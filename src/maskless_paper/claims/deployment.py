@@ -1,5 +1,7 @@
 """Checks of acting without the oracle: what is kept, by which loss, and what goes with it."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from maskless import statistics
@@ -9,6 +11,7 @@ from maskless_paper.claims.check import (
     RETAINED,
     Check,
     compare,
+    enough_seeds,
     is_above,
     unanimous,
     versus,
@@ -27,7 +30,7 @@ def orders(result: Result) -> list[Check]:
     }
     comparable = learned["masked-focal"] and learned["masked-kl"]
     bar = _bar(result)
-    return [
+    checks = [
         compare(
             "masked: less than a third is left without masks",
             results.retained(result, "masked", "none"),
@@ -41,18 +44,28 @@ def orders(result: Result) -> list[Check]:
             lambda share: share >= bar,
             decides=learned["masked-kl"] and results.decides(result),
         ),
-        Check(
-            "and more than masked-focal",
-            versus(kl, focal),
-            is_above(kl, focal) if comparable else None,
-        ),
     ]
+    if _kl_keeps_more_in_paper(result):
+        order = is_above(kl, focal) if comparable else None
+        checks.append(Check("and more than masked-focal", versus(kl, focal), order))
+    return checks
+
+
+def _block(result: Result) -> Mapping[str, tuple[float, float]] | None:
+    """The paper's own numbers for this game and network."""
+    config = result["config"]
+    return reported.TABLE.get((config["env"], config["net"]))
+
+
+def _kl_keeps_more_in_paper(result: Result) -> bool:
+    """Not in the corridors, where its own two numbers are the same."""
+    block = _block(result)
+    return block is None or block["masked-kl"][1] > block["masked-focal"][1]
 
 
 def _bar(result: Result) -> float:
     """The paper's own share for this game and network, less five points; at most 95 %."""
-    config = result["config"]
-    block = reported.TABLE.get((config["env"], config["net"]))
+    block = _block(result)
     if block is None:
         return RETAINED
     oracle, predicted = block["masked-kl"]
@@ -81,7 +94,8 @@ def cost_of_deployment(result: Result) -> list[Check]:
     holds = unanimous([a >= 0.975 * max(unmasked.values) for a in kl.values])
     if holds is False and max(kl.values) >= 0.975 * min(unmasked.values):
         holds = None
-    return [Check(says, f"{share:.2f}", holds if results.decides(result) else None)]
+    decided = results.decides(result) and enough_seeds(kl, unmasked)
+    return [Check(says, f"{share:.2f}, {versus(kl, unmasked)}", holds if decided else None)]
 
 
 def variance(result: Result) -> list[Check]:

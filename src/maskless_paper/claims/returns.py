@@ -8,6 +8,7 @@ from maskless_paper.claims.check import (
     Check,
     between,
     compare,
+    enough_seeds,
     is_above,
     once_true,
     show,
@@ -81,7 +82,7 @@ def diamonds(result: Result) -> list[Check]:
     kl = results.achievement(result, "masked-kl", "oracle", "collect_diamond")
     full = results.has_full_budget(result)
     more = None
-    if unmasked is not None and kl is not None:
+    if unmasked is not None and kl is not None and enough_seeds(unmasked, kl):
         more = unanimous([a >= 2 * b for a in kl.values for b in unmasked.values])
     return [
         compare("unmasked: about 20 %", unmasked, between(0.1, 0.3), decides=full),

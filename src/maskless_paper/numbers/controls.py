@@ -11,9 +11,11 @@ from maskless_paper.numbers.query import (
     each,
     listed,
     percent,
+    signed,
     together,
 )
 from maskless_paper.results import evaluations
+from maskless_paper.tables.controls import PENALTY
 
 ALONE, BOTH = "unmasked-kl:strength=20", "masked-kl:strength=20"
 
@@ -34,10 +36,11 @@ def _left(files: Files) -> dict[str, Number]:
     return {
         "death": lambda: each(files["full-mlp"].returns("masked", "none")),
         "corridor-none": lambda: each(files["corridor-gru"].returns("masked", "none"), ".0f"),
+        "corridor-random": lambda: _random(files, "corridor-r5", PENALTY, "none"),
         "frozen-fold": lambda: fold(frozen),
         "penalty-fold": lambda: fold(penalty),
-        "frozen-kept": lambda: percent(frozen.kept("masked", masks="none").mean),
-        "frozen-return": lambda: each(frozen.returns("masked"), ".2f"),
+        **_of_two_rooms("frozen", frozen, files),
+        **_of_two_rooms("penalty", penalty, files),
         "frozen-episodes": lambda: str(frozen.result["evaluations"][0]["episodes"]),
         "entropy-cost": lambda: percent(
             1
@@ -45,6 +48,30 @@ def _left(files: Files) -> dict[str, Number]:
             / entropy.returns("unmasked:entropy_factor=1").mean
         ),
     }
+
+
+def _of_two_rooms(name: str, study: Query, files: Files) -> dict[str, Number]:
+    """What `masked` returns with its masks and without, and random play in the same game."""
+    cost = study.result["config"]["env_options"].get("frozen_penalty", PENALTY)
+
+    def none() -> str:
+        cell = study.returns("masked", "none")
+        mean, low, high = (signed(value, ".2f") for value in (cell.mean, cell.low, cell.high))
+        return f"{mean} ({low} to {high})"
+
+    return {
+        f"{name}-return": lambda: each(study.returns("masked"), ".2f"),
+        f"{name}-none": none,
+        f"{name}-random": lambda: _random(files, "corridor-r2", cost, "none"),
+        f"{name}-random-valid": lambda: _random(files, "corridor-r2", cost, "oracle"),
+    }
+
+
+def _random(files: Files, env: str, penalty: float, masks: str) -> str:
+    """What random play returns."""
+    rows = files.read("random-corridors.json")["rows"]
+    (row,) = (r for r in rows if (r["env"], r["penalty"], r["masks"]) == (env, penalty, masks))
+    return signed(row["mean"], ".2f")
 
 
 def _corridor(files: Files) -> dict[str, Number]:

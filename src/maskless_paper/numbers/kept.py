@@ -69,6 +69,7 @@ def _losses(files: Files) -> dict[str, Number]:
     losses, gamma = files["control-losses"], files["gamma"]
     return {
         "kl-kept-gamma-0": lambda: percent(gamma.kept("masked-kl:gamma=0").mean),
+        "kl-lost-to-gamma": lambda: f"{100 * _lost_to_gamma(gamma):.0f}",
         "kl-kept-gamma-2": lambda: percent(gamma.kept("masked-kl:gamma=2").mean),
         "kl-kept-classic-25": lambda: percent(
             files["classic-mlp"].kept("masked-kl", BUDGETS[0]).mean
@@ -82,6 +83,12 @@ def _losses(files: Files) -> dict[str, Number]:
         ),
         "detached-kept": lambda: percent(losses.kept("masked-kl:detached=1").mean),
     }
+
+
+def _lost_to_gamma(sweep: Query) -> float:
+    """What masked-kl keeps more at gamma = 0 than at 2."""
+    zero, two = (sweep.kept(f"masked-kl:gamma={gamma}").mean for gamma in (0, 2))
+    return zero - two
 
 
 def _early(files: Files) -> dict[str, Number]:

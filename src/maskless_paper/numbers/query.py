@@ -78,12 +78,12 @@ def listed(texts: Iterable[str]) -> str:
 
 def each(cell: Cell, form: str = ".1f") -> str:
     """Every seed's number."""
-    return together(_signed(value, form) for value in cell.values)
+    return together(signed(value, form) for value in cell.values)
 
 
 def each_percent(cell: Cell, digits: int = 0) -> str:
     """Every seed's share."""
-    return together(_signed(100 * value, f".{digits}f") for value in cell.values) + " %"
+    return together(signed(100 * value, f".{digits}f") for value in cell.values) + " %"
 
 
 def percent(share: float) -> str:
@@ -95,5 +95,6 @@ def scientific(value: float) -> str:
     return f"{value:.1g}".replace("e-0", "e-")
 
 
-def _signed(value: float, form: str) -> str:
+def signed(value: float, form: str) -> str:
+    """With a true minus sign, and no negative zero."""
     return f"{value:z{form}}".replace("-", "\N{MINUS SIGN}")

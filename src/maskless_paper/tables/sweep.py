@@ -40,7 +40,7 @@ def sweep_table(result: Result, title: str, frames: int | None = None) -> Table:
                 text(wrong, ".2g") if learned else "–",
             )
         )
-    notes = notes_of(result, *NOTES)
+    notes = notes_of(result, *NOTES, frames=frames)
     return Table(
         f"{title}: {results.setting_and_frames(result, frames)}", HEADER, tuple(rows), notes
     )

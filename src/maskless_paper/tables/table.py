@@ -79,10 +79,10 @@ def doubt(one: Cell, other: Cell) -> str:
     return "" if one.above(other) or other.above(one) else " (in doubt)"
 
 
-def notes_of(result: Result, *notes: str) -> tuple[str, ...]:
-    """The notes of a table of one study: what its brackets are, in what it is smaller than the
-    paper's, or another, and `notes`."""
-    differs = results.stand_in(result)
+def notes_of(result: Result, *notes: str, frames: int | None = None) -> tuple[str, ...]:
+    """The notes of a table of one study, at its end or after so many frames: what its brackets are,
+    in what it is smaller than the paper's, or another, and `notes`."""
+    differs = results.stand_in(result, frames)
     own = (f"Not as in the paper: {differs}.",) if differs else ()
     return (ranges(result), *notes, *own)
 

@@ -30,6 +30,7 @@ from maskless.envs.gymnasium.game import (
     game_error,
     reason,
 )
+from maskless.envs.gymnasium.observations import encodings
 from maskless.errors import MasklessError
 from maskless.failures import check_clock_fields
 
@@ -72,6 +73,8 @@ class HostEnvironment(Environment):
     mask_source: MaskSource
     largest_number: float
     """In a first observation, without sign."""
+    encodings: Mapping[str, Mapping[str, Any]]
+    """How the fields of an observation are made of what the environment shows."""
     on_invalid: str | None
     """The option; None: every action is the environment's own affair."""
 
@@ -180,6 +183,8 @@ class HostEnvironment(Environment):
         if self._refusal is not None and not self.has_masks:
             raise MasklessError(f"{id} has no action masks: on_invalid needs them.")
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), observation)
+        # A game of its own shows something else.
+        self.encodings = encodings(env.observation_space) if adapter.game is Game else {}
         self.largest_number = max(
             float(abs(x).max(initial=0)) for x in jax.tree.leaves(observation)
         )

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, PyTree
 
+from maskless.artifact.fields import WHOLE
 from maskless.errors import MasklessError
 
 MASK = "action_mask"
@@ -50,6 +51,28 @@ def arrays(space: spaces.Space, value: Any, name: str = "the observation") -> Ob
         f"An observation of the kind {type(space).__name__} is not understood: wrap the environment"
         " so that it shows arrays, numbers, or dicts and tuples of them."
     )
+
+
+def encodings(space: spaces.Space, name: str = "") -> dict[str, dict[str, Any]]:
+    """How `arrays` makes the fields of an observation (`artifact.fields.Field`), by name; without
+    those that are shown as they are."""
+    match space:
+        case spaces.Dict() | spaces.Tuple():
+            parts = space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+            inside = (
+                encodings(part, f"{name}.{key}" if name else str(key))
+                for key, part in parts
+                if key != MASK
+            )
+            return {field: how for found in inside for field, how in found.items()}
+        case spaces.Discrete():
+            return {name or WHOLE: {"one_hot": ((int(space.start), int(space.n)),)}}
+        case spaces.MultiDiscrete():
+            lists = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
+            return {name or WHOLE: {"one_hot": tuple(lists)}}
+        case spaces.Box() if space.dtype == np.uint8:
+            return {name or WHOLE: {"divided_by": float(max(space.high.max(), 1))}}
+    return {}
 
 
 def check_finite(observation: Observation) -> None:
