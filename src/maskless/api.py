@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,39 +69,26 @@ def train(
     `optimizer`: an optax transformation in place of Adam with gradient clipping, or a function
     (hyperparameters, updates) that makes one. `preset`: "paper", "cpu", "small" or
     "gymnasium"; "auto": the paper's in the paper's worlds, otherwise one for this kind of world on
-    this device. `ppo`: in its place.
-    `folder`: where logs, checkpoints and policies go; None: they stay in memory. `resume`: go on
-    with the training there; `trust`: also if it names an environment that has to be imported.
-    `callback`: gets a `Progress` after every chunk; True stops. `finish`: environment steps after
-    PPO, at most, in which a student of every policy learns what is possible (`Training.finish`);
-    by default half of `frames` in a world of your own, none in the paper's.
+    this device. `ppo`: in its place. `folder`: where logs, checkpoints and policies go; None: they
+    stay in memory. `resume`: go on with the training there; `trust`: also if it names an
+    environment that has to be imported. `callback`: gets a `Progress` after each chunk; True stops.
+    `finish`: environment steps after PPO, at most, in which a student of every policy learns what
+    is possible (`finish`); by default half of `frames` in a world of your own, otherwise none.
     `settings`: fields of `Config` (env_options, width, precision, ...) and of `Options`
     (checkpoint_minutes, keep, show, ...), and numbers of `Hyperparameters` and `Condition`: a list
     in place of a number trains one run for each value, in the same program.
     """
     compilation_cache.enable()
-    keeping = {name: settings.pop(name) for name in _OPTIONS & settings.keys()}
-    objects: dict[str, Any] = {"net": net, "encoder": encoder, "optimizer": optimizer}
+    kept = {name: settings.pop(name) for name in _OPTIONS & settings.keys()}
+    place, options = None if folder is None else Path(folder), Options(callback=callback, **kept)
+    objects = {"net": net, "encoder": encoder, "optimizer": optimizer}
     with processes.failing_together():
         if resume:
-            if settings or ppo is not None:
-                name = next(iter(settings), "ppo")
-                raise MasklessError(f"A training goes on with its own numbers: leave out {name}.")
-            request = _resumed(folder, env, trust, **objects)
-        elif isinstance(env, Config):
-            request = request_again(env, **objects)
+            given = settings if ppo is None else settings | {"ppo": ppo}
+            request = _resumed(place, env, given, trust, **objects)
         else:
-            asked: dict[str, Any] = {
-                "seeds": seeds,
-                "frames": frames,
-                "preset_name": preset,
-                "ppo": ppo,
-            }
-            request = make_request(env, conditions, **asked, **objects, **settings)
-            if keeping.get("show", True) and processes.is_first():
-                for remark in remarks(request, numbers_too=preset == AUTO):
-                    write_to_stderr(remark)
-    place, options = None if folder is None else Path(folder), Options(callback=callback, **keeping)
+            asked = {"seeds": seeds, "frames": frames, "preset_name": preset, "ppo": ppo}
+            request = _asked(env, conditions, options.show, objects, asked | settings)
     with Session(request, place, resume=resume, options=options) as session:
         states, before = session.start(), session.done
         while not session.finished:
@@ -109,28 +96,36 @@ def train(
                 states, metrics = session.program.advance(states, updates)
             session.after(states, metrics)
     rows = session.recorder.rows if session.recorder else []
-    training = Training(
-        request,
-        session.program,
-        states,
-        session.done,
-        rows,
-        place,
-        unlogged=session.unlogged,
-        stopped_by=session.stopped_by,
-        resumed_at=before,
-    )
+    ends = (session.unlogged, session.stopped_by, before)
+    training = Training(request, session.program, states, session.done, rows, place, None, *ends)
     return training.finish(show=options.show) if session.complete else training
 
 
 _OPTIONS = {field.name for field in dataclasses.fields(Options)} - {"callback"}
 
 
-def _resumed(folder: str | Path | None, env: Any, trust: bool, **objects: Any) -> Request:
-    if folder is None:
+def _asked(
+    env: Any, conditions: Any, show: bool, objects: dict[str, Any], settings: dict[str, Any]
+) -> Request:
+    """The request of a new training, after the remarks on it."""
+    if isinstance(env, Config):
+        return request_again(env, **objects)
+    request = make_request(env, conditions, **objects, **settings)
+    if show and processes.is_first():
+        for remark in remarks(request, numbers_too=settings["preset_name"] == AUTO):
+            write_to_stderr(remark)
+    return request
+
+
+def _resumed(
+    place: Path | None, env: Any, given: Mapping[str, Any], trust: bool, **objects: Any
+) -> Request:
+    """The request of the training in `place`. `given`: what may not be, by name."""
+    for name in given:
+        raise MasklessError(f"A training goes on with its own numbers: leave out {name}.")
+    if place is None:
         raise MasklessError("Say which training to go on with: resume=True needs its folder.")
-    file = Path(folder) / folders.CONFIG_FILE
-    config = folders.read_config(Path(folder))
+    file, config = place / folders.CONFIG_FILE, folders.read_config(place)
     return request_again(config, env=env, file=file, trust=trust, **objects)
 
 

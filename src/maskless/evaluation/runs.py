@@ -133,35 +133,45 @@ def load_runs(
         runs = [run for _, run in students]
         return Runs(config, another or home, students[0][0], runs, home_id, folder)
     like = {"params": parameter_shapes(network, home)}
-    runs = []
-    for place, name, seed in find_runs(folder):
-        if not checkpoints.updates(place / "checkpoints"):
-            raise MasklessError(
-                f"{place} has no checkpoint yet: train it first, or name another run."
-            )
-        update, state = checkpoints.restore(
-            place / "checkpoints",
-            like,
-            identity=identity_of(config, (name, seed)),
-            part=True,
-            finite="params",
-            warn=warn,
-        )
-        chosen = condition(name)
-        thresholds = (chosen.threshold,) * home.num_actions
-        runs.append(
-            EvaluatedRun(
-                folder=place,
-                name=name,
-                seed=seed,
-                update=update,
-                params=state["params"],
-                thresholds=thresholds,
-                has_classifier=chosen.has_classifier,
-                has_clone=chosen.has_clone,
-            )
-        )
+    runs = [
+        _at_checkpoint(config, home.num_actions, like, *found, warn=warn)
+        for found in find_runs(folder)
+    ]
     return Runs(config, another or home, network, runs, home_id, folder)
+
+
+def _at_checkpoint(
+    config: Config,
+    num_actions: int,
+    like: Any,
+    place: Path,
+    name: str,
+    seed: int,
+    *,
+    warn: Callable[[str], None],
+) -> EvaluatedRun:
+    """The run of the condition `name` in the folder `place`, as its newest checkpoint has it."""
+    if not checkpoints.updates(place / "checkpoints"):
+        raise MasklessError(f"{place} has no checkpoint yet: train it first, or name another run.")
+    update, state = checkpoints.restore(
+        place / "checkpoints",
+        like,
+        identity=identity_of(config, (name, seed)),
+        part=True,
+        finite="params",
+        warn=warn,
+    )
+    chosen = condition(name)
+    return EvaluatedRun(
+        folder=place,
+        name=name,
+        seed=seed,
+        update=update,
+        params=state["params"],
+        thresholds=(chosen.threshold,) * num_actions,
+        has_classifier=chosen.has_classifier,
+        has_clone=chosen.has_clone,
+    )
 
 
 def finished_runs(
