@@ -27,7 +27,7 @@ ROOT = RESULTS.parent
 README = ROOT / "README.md"
 TEMPLATES = (
     *("findings", "performance", "training", "craftax-validity", "prior-work", "methods"),
-    "trust",
+    *("trust", "gymnasium"),
 )
 """Pages of docs/ with something in them that is made from results."""
 PAGES = [ROOT / "docs" / f"{name}.md" for name in TEMPLATES]

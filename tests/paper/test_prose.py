@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from paper.theory.test_page import theory_sentences
 
 from maskless.errors import MasklessError
@@ -42,6 +43,29 @@ def test_a_typed_number_is_found_wherever_it_stands():
     }
     for text, found in typed.items():
         assert prose.unbacked(f"{PAGE}\n{text}\n", allowed) == found
+
+
+PRIOR_WORK = {
+    *("2006.14171", "2006.14978", "2404.04772", "2502.13443", "1809.02121"),
+    "10.3390/app13148283",
+}
+"""Of those who masked, learned masks or took them away before us; arXiv numbers, and a DOI."""
+
+
+def test_prior_work_is_named_wherever_we_say_what_is_ours():
+    for page in ("README.md", "docs/prior-work.md"):
+        text = (ROOT / page).read_text()
+        assert not [work for work in PRIOR_WORK if work not in text], page
+
+
+def test_who_cites_us_is_told_whom_else_to_cite():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    places = {one.get("doi") or one["url"].rpartition("/")[2] for one in cited["references"]}
+    assert places == PRIOR_WORK | {"2603.09090"}
+    for one in cited["references"]:
+        assert {"type", "title", "authors", "year"} <= set(one)
+        assert all({"family-names", "given-names"} == set(name) for name in one["authors"])
 
 
 def test_listed_pages_exist():

@@ -33,6 +33,8 @@ READINGS = (
     "*Frames→1.0* (L394): until the training return, a mean over a million frames, is 0.95.",
     '*"Replay buffer D"* (L262): the minibatch of the same rollout that PPO learns from.',
     "The heads of the RNN have ReLU (L1002), not the Tanh of the table (L1034).",
+    "GlyphNet (L731): its second convolution is padded, so that it sees all of the crop, and a"
+    " dense layer makes 128 numbers of the 2 x 2 x 128 that it gives.",
     "First occurrence (L1057-L1065) is per action, not per state: the first update with a state in"
     " which it is valid.",
     "The learning rate is annealed at the scale `paper` only: no study that is committed here is"

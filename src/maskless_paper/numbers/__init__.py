@@ -7,9 +7,10 @@ suppression    first occurrence, lowest probabilities, feature correlation
 kept           what is kept under predicted masks
 masks          returns under the paper's masks, under right ones and under none
 controls       the penalty, entropy, the ablation, the corridor
+worlds         Taxi
 """
 
-from maskless_paper.numbers import controls, kept, masks, suppression
+from maskless_paper.numbers import controls, kept, masks, suppression, worlds
 from maskless_paper.numbers.query import Files, Number
 
 __all__ = ["Files", "Number", "numbers"]
@@ -18,7 +19,7 @@ __all__ = ["Files", "Number", "numbers"]
 def numbers(files: Files) -> dict[str, Number]:
     """All of them; each is made when it is called."""
     made: dict[str, Number] = {}
-    for module in (suppression, kept, masks, controls):
+    for module in (suppression, kept, masks, controls, worlds):
         own = module.numbers(files)
         assert not made.keys() & own.keys()
         made |= own

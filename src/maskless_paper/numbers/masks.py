@@ -1,5 +1,8 @@
 """Numbers of what masks are worth: the paper's, right ones, and none."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from maskless_paper import results
 from maskless_paper.numbers.query import (
     MILLION,
@@ -87,11 +90,11 @@ def _classic(files: Files) -> dict[str, Number]:
 
 def _audit(files: Files) -> dict[str, Number]:
     """How often the paper's masks are wrong."""
+    games = ("craftax", "craftax-classic")
 
-    def wrong() -> str:
+    def wrong(audits: Iterable[dict[str, Any]]) -> str:
         shares = []
-        for game in ("craftax", "craftax-classic"):
-            found = files.read(f"validity/{game}/validity.json")
+        for found in audits:
             kinds = ("effective_but_masked", "dead_but_valid")
             errors = sum(sum(found["rules"]["paper"][kind].values()) for kind in kinds)
             shares.append(100 * errors / (found["states"] * len(found["effective"])))
@@ -101,4 +104,10 @@ def _audit(files: Files) -> dict[str, Number]:
         found = files.read("validity/craftax/validity.json")
         return percent(found["sources"]["synthetic"] / found["states"])
 
-    return {"wrong-entries": wrong, "synthetic-states": synthetic}
+    return {
+        "wrong-entries": lambda: wrong(files.read(f"validity/{g}/validity.json") for g in games),
+        "wrong-entries-in-play": lambda: wrong(
+            files.read("validity/in-play.json")["games"][game] for game in games
+        ),
+        "synthetic-states": synthetic,
+    }
