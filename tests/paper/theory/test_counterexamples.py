@@ -215,9 +215,10 @@ def test_a_winding_corridor(gamma, most_kept):
     assert (np.diff(value[False] - priced) > 0).all()  # the more invalid steps, the dearer
 
 
-def test_a_corridor_without_doors_does_not_collapse():
-    """th1: what is valid at one place only, the ladder, and is not met on the way."""
-    mdp = staircase_mdp(8, ladder=True, goal=1.0)
+@pytest.mark.parametrize("goal", [0.0, 1.0, 5.0])
+def test_a_corridor_without_doors_does_not_collapse(goal):
+    """th1: what is valid at one place only, the ladder at the end, also where it pays."""
+    mdp = staircase_mdp(8, ladder=True, goal=goal)
     seen = aligned_features(9, np.array([0.3, 0.8]))
     problem = Problem(mdp, seen, seen[:, -1], mdp.valid[-1], 2)
     *_, last = ascend(problem, Training(1000, rate=10.0, masked=True))
