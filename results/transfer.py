@@ -5,8 +5,9 @@ python results/transfer.py OUT --policy RUN --episodes 320
 
 Plays one policy (a run's or an artifact's folder; trained on minihack-corridor-* or mazewalk-*) in
 our environment and in the real MiniHack, where no oracle exists, under the masks it predicts, with
-its thresholds and overrides. Writes OUT/ENV-MASKS.json: how often each was solved, with 95 %
-intervals, and whether they agree. The real game takes about a second for an episode on two cores.
+its thresholds and overrides, or by its clone (--masks clone). Writes OUT/ENV-MASKS.json: how often
+each was solved, with 95 % intervals, and whether they agree. The real game takes about a second for
+an episode on two cores.
 """
 
 import argparse
@@ -202,7 +203,7 @@ def main(words: list[str] | None = None) -> Path:
     parser.add_argument("--policy", type=Path, help="a run's folder or its policy; else OUT/policy")
     parser.add_argument("--episodes", type=int, default=320, help="in each of the two (320)")
     parser.add_argument("--envs", type=int, default=32, help="episodes at a time (32)")
-    parser.add_argument("--masks", choices=("predicted", "none"), default="predicted")
+    parser.add_argument("--masks", choices=("predicted", "clone", "none"), default="predicted")
     parser.add_argument("--seed", type=int, default=0, help="of levels and dice")
     return transfer(parser.parse_args(words))
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from maskless.config import Config, Hyperparameters
-from maskless.diagnostics import classifier, correlation, suppression
+from maskless.diagnostics import bank, classifier, correlation, suppression
+from maskless.nets import Heads
 from maskless.training.program import Program
 from maskless.training.request import request_again
 
@@ -51,11 +52,20 @@ def test_every_diagnostic_is_explained_once():
     classified = jax.eval_shape(
         lambda: classifier.measure(rollout.validity_logits, rollout.valid, rollout.policy_logits)
     )
+    net = SimpleNamespace(
+        initial_carry=lambda batch: (),
+        apply=lambda params, carry, obs, reset: (carry, params),
+    )
+    heads = Heads(*[jnp.zeros((1, 2, actions))] * 4)
+    probed = jax.eval_shape(
+        lambda: bank.measure(net, heads, bank.Bank(jnp.zeros(2), jnp.ones((2, actions), bool)))
+    )
     docs = documented()
+    assert sorted(docs["Probed states"]) == sorted(probed)
     assert sorted(docs["Suppression"]) == sorted([*suppressed, "suppressed_since_frames"])
     assert sorted(docs["Features"]) == sorted(correlated)
     assert sorted(docs["Classifier"]) == sorted(classified)
-    for value in (suppressed | correlated | classified).values():
+    for value in (suppressed | correlated | classified | probed).values():
         assert value.shape in ((), (actions,))
 
 

@@ -154,6 +154,36 @@ def test_noise_and_missing_labels():
     assert with_labels(KEY, condition("masked-focal"), untouched) is untouched
 
 
+def test_labels_of_a_part_of_the_states():
+    chosen = Condition(masked=True, strength=1.0, labelled_states=0.25)
+    weights = np.asarray(with_labels(KEY, chosen, rollout_of(chosen)).label_weights[0])
+    np.testing.assert_array_equal(weights, np.broadcast_to(weights[:, :1], weights.shape))
+    assert 0.2 < weights[:, 0].mean() < 0.3
+
+
+def test_an_oracle_that_knows_a_part_of_the_actions_calls_the_others_valid():
+    known = []
+    for share in (0.0, 0.4, 0.8):
+        chosen = condition(f"masked-focal:labelled_actions={share}")
+        rollout = with_labels(KEY, chosen, rollout_of(chosen, valid=jnp.zeros_like(VALID)))
+        assert not np.asarray(rollout.valid).any()  # the masks that are applied stay as they are
+        (labels,) = np.unique(np.asarray(rollout.labels[0]), axis=0)  # always the same actions
+        known.append(set(np.flatnonzero(~labels)))
+    assert [len(actions) for actions in known] == [0, 2, 4]
+    assert known[1] < known[2]
+
+
+def test_balanced_labels_weigh_the_same_of_every_action():
+    valid = jax.random.bernoulli(KEY, jnp.array([0.01, 0.3, 0.5, 0.9, 0.99]), (ENVS, ACTIONS))
+    for balance, expected in ((1.0, 0.5), (0.5, None)):
+        chosen = condition(f"masked-focal:balance={balance}")
+        rollout = with_labels(KEY, chosen, rollout_of(chosen, valid=valid))
+        weights, labels = np.asarray(rollout.label_weights[0]), np.asarray(valid)
+        share = (weights * labels).sum(0) / weights.sum(0)
+        expected = (labels.mean(0) + 0.5) / 2 if expected is None else expected
+        np.testing.assert_allclose(share, expected, atol=1e-5)
+
+
 def test_without_an_oracle_the_only_label_is_that_of_the_action_tried():
     chosen = Condition(masked=False, strength=1.0, tried=True)
     effect = jax.random.bernoulli(KEY, 0.5, (ENVS,))

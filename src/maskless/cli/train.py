@@ -25,7 +25,7 @@ NO_ENV = ""
 _PROCESS_FLAGS = ("coordinator", "processes", "process")
 _WITH_RESUME = (
     *("resume", "env", "trust", "checkpoint_minutes", "keep", "worker_minutes", "tensorboard"),
-    "wandb",
+    *("wandb", "probe"),
     *("distributed", "arguments"),
 )
 
@@ -131,6 +131,9 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
     worker_minutes: float = 10.0
     """How long a Gymnasium environment may take for one answer before the training saves and
     stops."""
+    probe: int = 0
+    """For every line of the logs, look what the policies do in so many fixed states of each action
+    in which it is valid, such as 32 (docs/metrics.md); 0: do not."""
     precision: str = "float32"
     """What the networks compute in: float32, or bfloat16, faster on a GPU (docs/training.md
     compares what is learned)."""
@@ -165,6 +168,7 @@ class Train:  # noqa: D101 (its docstring lists the conditions)
                     checkpoint_minutes=self.checkpoint_minutes,
                     keep=self.keep,
                     worker_minutes=self.worker_minutes,
+                    probe=self.probe,
                     sinks=self._sinks,
                     warn=warn,
                     may_exit=True,

@@ -5,7 +5,7 @@ train together.
 """
 
 from maskless.conditions.condition import Condition, stack
-from maskless.conditions.names import condition, grid, identity, name_of, numbers
+from maskless.conditions.names import condition, grid, identity, name_of, numbers, prudence_of
 from maskless.conditions.table import CONDITIONS, DEFAULT_CONDITIONS, OWN_CONDITIONS
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "identity",
     "name_of",
     "numbers",
+    "prudence_of",
     "stack",
 ]

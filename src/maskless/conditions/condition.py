@@ -18,6 +18,10 @@ class Condition:
     # Who acts.
     masked: bool
     """Whether the behaviour policy is under the oracle's mask; otherwise it may choose anything."""
+    prudence: float = -1.0
+    """Which of the environment's prudent rules (`maskless.envs.prudence`) its masks have besides
+    feasibility: 0: none; the sum of 1 for the first, 2 for the second, 4 for the third, and so on.
+    -1: those of the rules that the environment was made with."""
     predicted_share: float = 0.0
     """The share of environments that act under the predicted mask while training. Labels always
     come from the oracle (unless `tried`)."""
@@ -91,10 +95,18 @@ class Condition:
     """Without an oracle: the only label is that of the action tried, whether it had an effect."""
     valid_weight: float = 1.0
     """The weight of the labels "valid" in the classification loss."""
+    balance: float = 0.0
+    """1: of each action, all labels "valid" together weigh as much as all labels "invalid", however
+    rare; 0: every label weighs the same; between: a mixture."""
     label_noise: float = 0.0
     """The probability that a label is wrong."""
     labelled_share: float = 1.0
     """The share of labels that are there, drawn for every state and action anew."""
+    labelled_states: float = 1.0
+    """The share of states that have labels at all."""
+    labelled_actions: float = 1.0
+    """The share of actions that the oracle knows, always the same ones; it calls the others valid
+    everywhere."""
 
     # The clone.
     clone: float = 0.0

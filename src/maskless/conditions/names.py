@@ -32,6 +32,13 @@ def condition(name: str) -> Condition:
     return chosen
 
 
+def prudence_of(name: str) -> float:
+    """`Condition.prudence` of a run of this name; of what is no run of ours, such as a policy by
+    itself, the default."""
+    known = name.partition(":")[0] in CONDITIONS
+    return condition(name).prudence if known else Condition(masked=True).prudence
+
+
 def numbers(name: str) -> dict[str, float]:
     """PPO's numbers in the name of a run: `masked:learning_rate=0.001` has one."""
     return {field: value for field, value in _parse(name)[1].items() if field in VARYING}
@@ -87,9 +94,10 @@ def _parse(name: str) -> tuple[str, dict[str, float]]:
 
 _SHARES = (
     *("threshold", "kl_share", "predicted_share", "clone_share", "explore", "distil_below"),
-    *("label_noise", "labelled_share"),
+    *("label_noise", "labelled_share", "labelled_states", "labelled_actions", "balance"),
 )
 _NEGATIVE = ("soft_mask",)
+_LARGEST_PRUDENCE = 2**20
 
 
 def _check(name: str, condition: Condition) -> None:
@@ -99,8 +107,14 @@ def _check(name: str, condition: Condition) -> None:
             raise MasklessError(f"{field} in {name!r} must be between 0 and 1.")
         if field in _NEGATIVE and not -float("inf") < value <= 0.0:
             raise MasklessError(f"{field} in {name!r} must be a number of at most 0.")
-        if field not in _SHARES + _NEGATIVE and not 0.0 <= value < float("inf"):
+        if field not in (*_SHARES, *_NEGATIVE, "prudence") and not 0.0 <= value < float("inf"):
             raise MasklessError(f"{field} in {name!r} must be a number of at least 0.")
+    number = condition.prudence
+    if number != -1 and not (0 <= number < _LARGEST_PRUDENCE and number == int(number)):
+        raise MasklessError(
+            f"prudence in {name!r} must be a whole number: the sum of 1, 2, 4, ... for the rules"
+            " that apply, or -1 for those that the environment was made with."
+        )
     if condition.predicted_share and not condition.has_classifier:
         raise MasklessError(
             f"{name!r} acts under predicted masks but trains no classifier: give it a strength."

@@ -73,8 +73,8 @@ def measure(
     metrics = {
         "valid_rate": jnp.mean(chosen_is_valid),
         "valid_share": jnp.mean(valid, axis=_batch_axes(valid)),
-        **_probabilities("", behaviour, valid),
-        **_probabilities("raw_", raw, valid),
+        **probabilities("", behaviour, valid),
+        **probabilities("raw_", raw, valid),
         "probability_valid_relative": mean_where(jnp.exp(behaviour) * choices, valid),
     }
     state = _update_firsts(
@@ -99,7 +99,7 @@ def mean_where(
     return jnp.sum(jnp.where(where, values, 0.0), axis=axes) / jnp.sum(where, axis=axes)
 
 
-def _probabilities(
+def probabilities(
     prefix: str, log_probs: Float[Array, "*batch actions"], valid: Bool[Array, "*batch actions"]
 ) -> dict[str, Array]:
     """Arithmetic and geometric means of a policy's probabilities at valid and invalid states."""

@@ -53,6 +53,9 @@ class Environment(abc.ABC):
     """The rule set, if any, that promises: valid = can change the world."""
     rules: str = "exact"
     """The rules that `validity` follows."""
+    prudent_rules: Mapping[str, str] = MappingProxyType({})
+    """The parts that its mask can have besides feasibility: the name of a rule that forbids what
+    would work, and why. Which apply is a number of the condition (`envs.prudence`)."""
     encoder: Encoder = Encoder()
     """How networks read its observations, and what it records."""
     default_hyperparameters: Mapping[str, Any] = MappingProxyType({})
@@ -117,6 +120,14 @@ class Environment(abc.ABC):
     def achievements(self, state: State) -> Bool[Array, " achievements"]:
         """Which of `achievement_names` have been reached in this episode."""
         return jax.numpy.zeros(len(self.achievement_names), bool)
+
+    def feasible(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
+        """The mask of `state` without any prudent rule."""
+        return self.validity(state, params)
+
+    def waste(self, state: State) -> dict[str, Bool[Array, " actions"]]:
+        """By prudent rule, all of them: what works in `state` and is not worth trying."""
+        return {}
 
     def waivers(self, state: State) -> dict[str, Bool[Array, " actions"]]:
         """Where the mask may differ from what the game does, by decision, and why.

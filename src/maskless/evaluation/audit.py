@@ -18,7 +18,9 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from maskless import masking, statistics
+from maskless.conditions import prudence_of
 from maskless.diagnostics.classifier import SOFT_MASK
+from maskless.envs.prudence import with_prudence
 from maskless.errors import MasklessError
 from maskless.evaluation import episodes as game
 from maskless.evaluation.episodes import Choice, EpisodeRecord, MaskSource, Play, mask_source
@@ -128,6 +130,7 @@ def audit_predictions(
             f"{run.folder} was trained without a classifier ({run.name}), so that it predicts no"
             " masks: audit a condition such as masked-focal."
         )
+    runs = dataclasses.replace(runs, env=with_prudence(runs.env, prudence_of(run.name)))
     check_oracle(runs.env, "audit the policy where it was trained")
     if min(states, episodes, num_envs, examples) < 1:
         raise MasklessError("An audit needs at least one state, episode, environment and example.")

@@ -22,7 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, UInt
 
+from maskless.conditions import prudence_of
 from maskless.envs import Environment, VectorEnv
+from maskless.envs.prudence import with_prudence
 from maskless.errors import MasklessError
 from maskless.evaluation import episodes as game
 from maskless.evaluation.episodes import (
@@ -216,6 +218,53 @@ def play_runs(
     """
     if runs.env.runs_on_host:
         return _play_one_by_one(runs, sources, envs, per_env, greedy, seed, max_steps, report)
+    groups, records, done = by_masks(runs), [], 0
+    how: dict[str, Any] = {"envs": envs, "per_env": per_env, "greedy": greedy, "seed": seed}
+    for _, group in groups:
+        told = partial(_report_after, report, done)
+        records.append(_play_together(group, sources, **how, max_steps=max_steps, report=told))
+        done += len(group.runs) * len(sources) * envs * per_env
+    if len(groups) == 1:
+        return records[0]
+    order = np.argsort([member for members, _ in groups for member in members])
+    return jax.tree.map(lambda *x: np.concatenate(x)[order], *records)
+
+
+def _report_after(report: Report, before: int, done: int, what: str) -> None:
+    report(before + done, what)
+
+
+def by_masks(runs: Runs) -> list[tuple[list[int], Runs]]:
+    """The runs whose masks have the same parts (`Condition.prudence`), in the environment that has
+    these masks; and their places among all."""
+    members: dict[float, list[int]] = {}
+    for place, run in enumerate(runs.runs):
+        members.setdefault(prudence_of(run.name), []).append(place)
+    return [
+        (
+            places,
+            dataclasses.replace(
+                runs,
+                env=with_prudence(runs.env, number),
+                runs=[runs.runs[place] for place in places],
+            ),
+        )
+        for number, places in members.items()
+    ]
+
+
+def _play_together(
+    runs: Runs,
+    sources: Sequence[MaskSource],
+    *,
+    envs: int,
+    per_env: int,
+    greedy: bool,
+    seed: int,
+    max_steps: int | None,
+    report: Report,
+) -> EpisodeRecord:
+    """Runs under masks of the same parts, in one program."""
     one_episode = per_env == 1
     player = BatchedPlayer(
         VectorEnv(runs.env, envs, pool_size=1 if one_episode else None),

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from maskless import policy as policies
 from maskless.artifact.folder import ABOUT_FILE, STUDENT, find_policy, naming, read_about
-from maskless.conditions import condition
+from maskless.conditions import condition, prudence_of
 from maskless.config import Config
 from maskless.envs import Environment
+from maskless.envs.prudence import with_prudence
 from maskless.envs.resolve import OBJECT, as_environment
 from maskless.envs.trust import make_named_in_file, names_code
 from maskless.errors import MasklessError
@@ -269,7 +270,8 @@ def environment_of(
     for place in _places(run):
         if (config := _config_of_one_run(place)) is not None:
             file = place / CONFIG_FILE
-            return make_named_in_file(config.env, config.env_options, file=file, trust=trust)
+            world = make_named_in_file(config.env, config.env_options, file=file, trust=trust)
+            return with_prudence(world, prudence_of(find_runs(place)[0][1]))
     file = find_policy(run) / ABOUT_FILE
     return make_named_in_file(policy.artifact.about["env"], {}, file=file, trust=trust)
 

@@ -18,7 +18,8 @@ from maskless.conditions import condition as named
 from maskless.config import Config
 from maskless.diagnostics import classifier, clone, correlation, suppression
 from maskless.envs.base import Environment
-from maskless.envs.vector import VectorEnv
+from maskless.envs.prudence import with_prudence
+from maskless.envs.vector import First, VectorEnv
 from maskless.hyperparameters import Hyperparameters, with_numbers
 from maskless.nets import AnyNetwork, RandomNetworkDistillation, apply, is_recurrent
 from maskless.ppo import elimination, rnd
@@ -168,16 +169,27 @@ class Learner:
     def _collect(
         self, state: TrainState, condition: Condition, ppo: Hyperparameters, key: PRNGKeyArray
     ) -> tuple[Actor, Rollout]:
+        venv, actor = self.venv, state.actor
+        if condition.uses("prudence"):
+            venv, actor = self._under_own_masks(condition, actor)
         return collect(
-            self.venv,
+            venv,
             self.net,
             state.params,
             condition,
-            state.actor,
+            actor,
             key,
             steps=ppo.rollout,
             truncation_discount=ppo.discount if ppo.bootstrap_truncated else None,
         )
+
+    def _under_own_masks(self, condition: Condition, actor: Actor) -> tuple[VectorEnv, Actor]:
+        """The environments, and where acting stands in them, under masks of this condition's own
+        parts."""
+        env = with_prudence(self.env, condition.prudence)
+        venv = VectorEnv(env, self.config.ppo.num_envs, observe=env.record)
+        mask = jax.vmap(env.validity)(actor.worlds.states)
+        return venv, dataclasses.replace(actor, now=First(actor.now.observation, mask))
 
     def _refresh_levels(
         self, state: TrainState, metrics: Metrics, key: PRNGKeyArray

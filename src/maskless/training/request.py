@@ -24,6 +24,7 @@ from maskless.conditions import (
 )
 from maskless.config import Config
 from maskless.envs import Environment
+from maskless.envs.prudence import check_prudence
 from maskless.envs.resolve import OBJECT, as_environment, name_and_options
 from maskless.envs.trust import make_named_in_file
 from maskless.errors import MasklessError, UnknownNameError
@@ -368,7 +369,9 @@ def _split_numbers(numbers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def _check_masks(config: Config, env: Environment) -> None:
-    """Refuses conditions that need a mask which the environment does not have."""
+    """Refuses conditions that need a mask, or parts of one, which the environment does not have."""
+    for name in config.conditions:
+        check_prudence(env, condition(name).prudence, name)
     if env.has_masks:
         return
     for name in config.conditions:

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from maskless.diagnostics.bank import Probe
 from maskless.errors import MasklessError
 from maskless.files import output_folder
 from maskless.ppo.learner import TrainState
@@ -31,6 +32,8 @@ LOG_LINES = 1000
 """About so many lines, evenly spaced, does the log of a long run have."""
 SECONDS_PER_CALL = 5.0
 """About so long the device computes before the session looks whether it is time to save or stop."""
+MOST_PROBED = 4096
+"""States of each action."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,9 @@ class Options:
     worker_minutes: float = 10.0
     """How long an environment in worker processes may take for one answer before the training
     saves and stops."""
+    probe: int = 0
+    """States of each action, where it is valid, in a fixed bank (`maskless.diagnostics.bank`) on
+    which every policy is looked at for each line of the logs."""
     callback: Callback | None = None
     sinks: Sinks = no_sinks
     warn: Callable[[str], None] = warnings.warn
@@ -84,6 +90,8 @@ class Session:
         for name in ("checkpoint_minutes", "worker_minutes"):
             if not getattr(options, name) >= 0:
                 raise MasklessError(f"{name} must be at least 0, not {getattr(options, name)}.")
+        if not 0 <= options.probe <= MOST_PROBED:
+            raise MasklessError(f"probe must be from 0 to {MOST_PROBED:,}, not {options.probe}.")
         self.config, self.place, self.options = request.config, place, options
         self.done, self.stopped = 0, False
         self.unlogged: folder.Metrics = {}
@@ -102,6 +110,7 @@ class Session:
                 self._refuse_used()
                 self.program = make_program(self._request, self.options.worker_minutes)
             closing.enter_context(contextlib.closing(self.program))
+            self._probe = self._make_probe()
             with processes.failing_together():
                 if self.place is not None and processes.is_first():
                     closing.enter_context(self._writing_alone(self.place))
@@ -168,6 +177,12 @@ class Session:
             show=self.options.show,
         )
 
+    def _make_probe(self) -> Probe | None:
+        if not self.options.probe:
+            return None
+        with processes.failing_together():
+            return Probe(self._request.env, self._request.net, self.options.probe)
+
     def start(self) -> TrainState:
         """The states of all runs, new or restored. [runs, ...]"""
         saved, self._saved = self._saved, []  # the host's copy of all worlds is given up
@@ -227,6 +242,7 @@ class Session:
         self.unlogged = _joined(self.unlogged, metrics)
         enough = False
         if self.complete or self.done % self.program.chunk == 0:
+            self.unlogged |= self._probed(states)
             with processes.failing_together():
                 rows = self.recorder.write(self.done, self.unlogged) if self.recorder else []
             self.unlogged = {}
@@ -234,6 +250,14 @@ class Session:
         elif self.recorder:
             self.recorder.show(self.done)
         self._stop_or_save(states, enough)
+
+    def _probed(self, states: TrainState) -> folder.Metrics:
+        """What the policies make of the fixed states now. {name: [1, runs, actions]}"""
+        if self._probe is None:
+            return {}
+        runs = range(len(self.config.runs))
+        parts = [self._probe(self.program.fetch_run(states.params, run)) for run in runs]
+        return jax.tree.map(lambda *x: np.stack(x)[None], *parts)
 
     def _stop_or_save(self, states: TrainState, enough: bool) -> None:
         late = time.monotonic() - self._saved_at >= 60.0 * self.options.checkpoint_minutes

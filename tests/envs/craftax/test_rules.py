@@ -8,6 +8,7 @@ from craftax.craftax.constants import BlockType, ItemType
 from craftax.craftax_classic.constants import BlockType as ClassicBlockType
 
 import maskless
+from maskless.envs.prudence import with_prudence
 
 
 class Bench:
@@ -261,6 +262,9 @@ def test_prudent_classic_makes_no_tool_twice_and_no_table_beside_a_table(classic
     one_rule = maskless.make("craftax-classic", rules="prudent", prudence=["tool-again"])
     assert classic.allowed(first, "place_table", one_rule) == (True, True)
     assert classic.allowed(again, "make_wood_pickaxe", one_rule) == (True, False)
+    by_number = with_prudence(classic.envs["paper"], 1)
+    for state in (first, again, classic.carry(wood=5)):
+        assert (by_number.validity(state) == one_rule.validity(state)).all()
 
 
 @pytest.mark.parametrize("game", ["classic", "full"])

@@ -6,8 +6,8 @@
 import enum
 import functools
 from collections.abc import Sequence
-from types import ModuleType
-from typing import Any, ClassVar
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,8 +59,6 @@ class CraftaxEnvironment(Environment):
     noop_action = 0
     levels_at_a_time = 16
     _upstream: Any
-    prudent_rules: ClassVar[tuple[str, ...]]
-    """The names of what `rules="prudent"` can add to the exact rules."""
     _rules: ModuleType
     _waste: Waste
     _edit: Any
@@ -83,7 +81,7 @@ class CraftaxEnvironment(Environment):
         for name in prudence or ():
             if name not in self.prudent_rules:
                 raise UnknownNameError(f"prudent rule of {self.id}", name, self.prudent_rules)
-        self.prudence = self.prudent_rules if prudence is None else tuple(prudence)
+        self.prudence = tuple(self.prudent_rules if prudence is None else prudence)
         self.episode_limit = self.default_params.max_timesteps
 
     @property
@@ -127,11 +125,18 @@ class CraftaxEnvironment(Environment):
         return self._compact(state)
 
     def validity(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
-        rules = "paper" if self.rules == "paper" else "exact"
-        valid = _validity(self._rules, rules, state, self._params(params))
+        if self.rules == "paper":
+            return _validity(self._rules, "paper", state, self._params(params))
+        valid = self.feasible(state, params)
         for forbidden in self._forbidden(state).values():
             valid = valid & ~forbidden
         return valid
+
+    def feasible(self, state: State, params: Any = None) -> Bool[Array, " actions"]:
+        return _validity(self._rules, "exact", state, self._params(params))
+
+    def waste(self, state: State) -> dict[str, Bool[Array, " actions"]]:
+        return self._waste(state)
 
     def achievements(self, state: State) -> Bool[Array, " achievements"]:
         return state.achievements
@@ -148,7 +153,7 @@ class CraftaxEnvironment(Environment):
         """By reason: what works and is not to be tried. Nothing, unless the rules are prudent."""
         if self.rules != "prudent":
             return {}
-        waste = self._waste(state)
+        waste = self.waste(state)
         return {REASONS[name]: waste[name] for name in self.prudence}
 
     def _params(self, params: Any) -> Any:
@@ -163,7 +168,7 @@ class Craftax(CraftaxEnvironment):
     achievement_names = _by_number(FullAchievement)
     _upstream = CraftaxSymbolicEnvNoAutoReset()
     _rules = full
-    prudent_rules = FULL_RULES
+    prudent_rules = MappingProxyType({name: REASONS[name] for name in FULL_RULES})
     _waste = staticmethod(full_waste)
     _edit = staticmethod(edit_full)
     _compact = staticmethod(compact_full)
@@ -178,7 +183,7 @@ class CraftaxClassic(CraftaxEnvironment):
     achievement_names = _by_number(ClassicAchievement)
     _upstream = CraftaxClassicSymbolicEnvNoAutoReset()
     _rules = classic
-    prudent_rules = CLASSIC_RULES
+    prudent_rules = MappingProxyType({name: REASONS[name] for name in CLASSIC_RULES})
     _waste = staticmethod(classic_waste)
     _edit = staticmethod(edit_classic)
     _compact = staticmethod(compact_classic)
