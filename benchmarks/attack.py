@@ -78,9 +78,16 @@ NAMES = (
         ".",
     ),
 )
+EXPRESSIONS = (
+    *("observation[1 2]", "observation[,]", "x" + " " * 50_000 + "]", "observation[" + "9" * 5000),
+    *("observation[" + "9" * 5000 + "]", "observation[0] > " + "9" * 5000, "\u0663[\u0663] > 1"),
+    *(" " * 50_000 + "[0] > 1", "observation[0] > 1e999", "observation[0] > -inf", "masked:"),
+    *("masked:strength=1e999", "masked:strength=nan", "masked-kl:tau=1,tau=2", "unmasked:x=../y"),
+)
+"""What rules, clocks and conditions are read by."""
 STRANGE: tuple[Any, ...] = (
     *(None, True, -1, 0, 3, 0.5, 10**9, 2**63, 2**70, 10**400, 1e39, 1e308, float("nan")),
-    *(float("inf"), [], {}, [[]], [None], ["x"], {"x": 1}, *NAMES),
+    *(float("inf"), [], {}, [[]], [None], ["x"], {"x": 1}, *NAMES, *EXPRESSIONS),
 )
 
 
@@ -190,8 +197,13 @@ def of_arrays(path: Path, dice: random.Random) -> None:
         del arrays[name]
     else:
         key = name if kind < 5 else dice.choice(NAMES[:10])
-        others = (spoilt, array.astype(np.float64), array.reshape(-1), np.zeros(0, np.float32))
-        arrays[key] = np.ascontiguousarray((spoilt, *others)[min(kind - 1, 4)])
+        others = (array.astype(np.float64), array.reshape(-1), np.zeros(0, np.float32))
+        chosen = (spoilt, spoilt, *others)[min(kind - 1, 4)]
+        arrays[key] = np.ascontiguousarray(chosen)
+        if dice.random() < 0.2:
+            arrays[key] = np.full((), np.nan)  # no axis at all
+        elif dice.random() < 0.2:
+            arrays[key] = np.concatenate([np.atleast_1d(chosen)] * 2)  # a longer one
     content = save(arrays)
     if dice.random() < 0.2:  # a header that promises something else
         length = dice.choice((0, 2**22, 2**40, 2**63))
@@ -216,6 +228,8 @@ def of_kind(path: Path, dice: random.Random) -> None:
         "itself": lambda: path.symlink_to(path.name),
         "nothing": lambda: path.symlink_to("nowhere"),
         "missing": lambda: None,
+        "crowd": lambda: path.write_bytes(b'[%s{"":0}]' % (b'{"":0},' * (15 * 2**20 // 7))),
+        "long line": lambda: path.write_bytes(b'{"update":1,"x":[%s0]}\n' % (b"1.5," * 2**22)),
         "terabyte": lambda: _of_nothing(path, 2**40),
         "gigabyte": lambda: _of_nothing(path, 2**30),
     }
@@ -287,12 +301,25 @@ def of_links(path: Path, dice: random.Random) -> None:
         (figures / "audit_errors.svg").symlink_to(precious)
 
 
-DAMAGES: dict[str, tuple[Callable[[Path, random.Random], None], int]] = {
+def of_time(path: Path, dice: random.Random) -> None:
+    """Checkpoints of another update, before, at or beyond the end."""
+    update = dice.choice((0, 1, 3, 4, 5, 999_999, 10**6, 2**40, 2**61, 2**63, 10**17))
+    for saved in _root(path).glob("*/*/checkpoints/update-*"):
+        about = json.loads((saved / "checkpoint.json").read_text()) | {"update": update}
+        (saved / "checkpoint.json").write_text(json.dumps(about))
+        saved.rename(saved.with_name(f"update-{update:06d}"))
+    if dice.random() < 0.3:  # what a kill leaves is in the way of the next save
+        for place in _root(path).glob("*/*/checkpoints"):
+            (place / ".update-000004.partial").symlink_to(_root(path).parent / "outside")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path, random.Random], None], float]] = {
     "bytes": (of_bytes, 6),
     "structure": (of_structure, 12),
     "kind": (of_kind, 3),
     "code": (of_code, 2),
     "links": (of_links, 1),
+    "time": (of_time, 0.5),
 }
 """What is done, and how often."""
 
@@ -321,6 +348,17 @@ def load_all(root: Path) -> None:
     from maskless.evaluation.runs import load_runs, stale_artifact_warnings
 
     stale_artifact_warnings(load_runs(root, warn=_quiet).runs)
+
+
+def act_in_numpy(root: Path) -> None:
+    """The same without JAX."""
+    import numpy as np
+
+    from maskless import runtime
+
+    policy = runtime.load(root / _OF_RUN)
+    zeros = {f.name: np.zeros(f.shape, f.dtype) for f in policy.fields}
+    policy.act(zeros, policy.initial_carry(), masks="none", greedy=True)
 
 
 def load_artifact(root: Path) -> None:
@@ -402,6 +440,7 @@ def command(*arguments: str, at: str = "") -> Callable[[Path], None]:
 
 READERS: dict[str, tuple[Callable[[Path], None], float]] = {
     "act": (act, 6),
+    "act in NumPy": (act_in_numpy, 2),
     "load": (load_all, 6),
     "load artifact": (load_artifact, 3),
     "resume": (resume, 4),
@@ -417,23 +456,27 @@ READERS: dict[str, tuple[Callable[[Path], None], float]] = {
     "eval": (command("eval", "RUN", "--episodes", "1", "--envs", "1"), 0.3),
     "calibrate": (command("calibrate", "RUN", "--episodes", "1", "--dry-run", at=_OF_RUN), 0.1),
     "finish": (finish, 1),
+    "train": (command("train", "--resume", "RUN", "--tensorboard"), 0.2),
     "audit": (command("audit", "RUN", "--states", "1", "--episodes", "1", at=_OF_RUN), 0.1),
 }
 """Who reads, and how often; those that draw or compile seldom."""
 _READERS_OF = {
-    "config.json": ("load", "resume", "eval", "report", "finish"),
+    "config.json": ("load", "resume", "eval", "report", "finish", "train"),
     "run config.json": ("report", "load artifact", "load"),
-    "metrics.jsonl": ("resume", "columns", "report"),
+    "metrics.jsonl": ("resume", "columns", "report", "train"),
     "evaluation.json": ("tables", "report"),
     "audit.json": ("report",),
     "finish.json": ("report", "load", "finish"),
     ".lock": ("finish",),
-    ".saved": ("resume", "load"),
-    "extra.safetensors": ("resume", "load"),
-    "policy.json": ("act", "load artifact", "load", "override list", "override add", "export"),
-    "weights.safetensors": ("act", "load artifact", "override add", "export"),
-    "checkpoint.json": ("load", "resume", "eval"),
-    "state.safetensors": ("load", "resume", "eval"),
+    ".saved": ("resume", "load", "train"),
+    "extra.safetensors": ("resume", "load", "train"),
+    "policy.json": (
+        *("act", "act in NumPy", "load artifact", "load", "override list", "override add"),
+        "export",
+    ),
+    "weights.safetensors": ("act", "act in NumPy", "load artifact", "override add", "export"),
+    "checkpoint.json": ("load", "resume", "eval", "train"),
+    "state.safetensors": ("load", "resume", "eval", "train"),
 }
 
 
@@ -449,6 +492,8 @@ def make_case(number: int, seed: int) -> tuple[Case, random.Random]:
     file = dice.choices(list(FILES), share)[0]
     finished = dice.random() < FINISHED
     whole = damage in ("code", "links")
+    if damage == "time":
+        file = "checkpoint.json"
     readers = list(READERS) if whole else list(_READERS_OF[file])
     reader = dice.choices(readers, [READERS[name][1] for name in readers])[0]
     return Case(number, finished, file, damage, reader), dice
@@ -457,21 +502,23 @@ def make_case(number: int, seed: int) -> tuple[Case, random.Random]:
 # One case, in this process.
 
 
-def prepare(folder: Path) -> Path:
+def prepare(folder: Path, *, trains: bool = False) -> Path:
     """The training that is copied for each case, with everything that there can be in it; and the
-    same with students."""
+    same with students. `trains`: it can be gone on with, too, which takes a while to prepare."""
     from maskless.training import lock
     from maskless.training.folder import SAVED_FILE
 
     base = folder / "base"
     shutil.copytree(RUN, base)
+    metrics = _metrics_of_an_update(base) if trains else {"episodes": [[[0.0] * 4] * 2]}
     evaluation = json.loads((base / "evaluation.json").read_text())
-    for run in evaluation["runs"]:
+    for number, run in enumerate(evaluation["runs"]):
         place = base / run["condition"] / f"seed-{run['seed']}"
         (place / "evaluation.json").write_text(json.dumps(evaluation | {"runs": [run]}))
         (place / "audit.json").write_text(json.dumps({"summary": "3 of 9 are wrong."}))
         (place / "finish.json").write_text(json.dumps({"rounds": []}))
-        _add_extra(place / "checkpoints" / "update-000002")
+        _add_extra(place / "checkpoints" / "update-000002", metrics, number)
+        _add_rules(place / "policy" / "policy.json")
     (base / SAVED_FILE).write_text("All runs have saved.\n")
     (base / lock.LOCK_FILE).write_text('{"pid": 1, "host": "here", "since": "now"}\n')
     for leaf in base.rglob("*"):
@@ -481,12 +528,32 @@ def prepare(folder: Path) -> Path:
     return base
 
 
-def _add_extra(checkpoint: Path) -> None:
-    """Metrics that no line of the log holds yet: of no updates."""
+def _add_rules(path: Path) -> None:
+    """What a person, a calibration and an environment may add to a policy."""
+    about = json.loads(path.read_text())
+    rule = {"action": "kick", "effect": "never", "threshold": None, "when": "observation[3] > 0.5"}
+    about |= {"overrides": [rule], "clock_fields": ["observation[0]"], "calibration": {"alpha": 1}}
+    about["thresholds"] = [0.5, None, *[0.25] * (len(about["action_names"]) - 2)]
+    path.write_text(json.dumps(_sealed(about)))
+
+
+def _metrics_of_an_update(root: Path) -> dict[str, Any]:
+    """[1, runs, ...] each."""
+    from maskless.training import folder as folders
+    from maskless.training.request import request_again
+    from maskless.training.session import make_program
+
+    program = make_program(request_again(folders.read_config(root)))
+    return program.advance(program.start(), 1)[1]
+
+
+def _add_extra(checkpoint: Path, metrics: dict[str, Any], run: int) -> None:
+    """Metrics that no line of the log holds yet."""
     import numpy as np
     from safetensors.numpy import save
 
-    content = save({"episodes": np.zeros((1, 4))})
+    of_run = {name: np.asarray(x)[:, run].astype(np.float64) for name, x in metrics.items()}
+    content = save({name: np.ascontiguousarray(x) for name, x in of_run.items()})
     (checkpoint / "extra.safetensors").write_bytes(content)
     about = json.loads((checkpoint / "checkpoint.json").read_text())
     about["extra_sha256"] = hashlib.sha256(content).hexdigest()
@@ -603,7 +670,7 @@ def work(pipe: Any, seed: int, folder: Path) -> None:
     sys.dont_write_bytecode = True
     for base in ("base", "finished"):
         shutil.copytree(folder / base, own / base)
-        for reader in ("load", "act"):  # imports and compiles: not a part of any case
+        for reader in ("load", "act", "train"):  # imports and compiles: not a part of any case
             (own / "case").mkdir(exist_ok=True)
             shutil.copytree(own / base, own / "case" / "run", dirs_exist_ok=True)
             kind, detail = _read(reader, own / "case" / "run")
@@ -685,7 +752,7 @@ def attack(
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder)
+        prepare(folder, trains=True)
         team = [Worker(seed, folder) for _ in range(workers)]
         while len(outcomes) < len(cases) and time.monotonic() < ends:
             ready = mp.connection.wait([worker.pipe for worker in team], timeout=1.0)
@@ -721,13 +788,15 @@ def count(outcomes: list[Outcome]) -> collections.Counter[str]:
 def summarise(outcomes: list[Outcome], seed: int) -> dict[str, Any]:
     """For the JSON: counts in all and for each file and reader, and every failure."""
     by = functools.partial(_counts_by, outcomes)
+    largest = max(outcomes, key=lambda outcome: outcome.memory)
     bad = [o for o in outcomes if o.kind not in ("success", "sentence") or o.hangs]
     return {
         "first": min((outcome.case.number for outcome in outcomes), default=None),
         "cases": len(outcomes),
         "seed": seed,
         "outcomes": dict(count(outcomes)),
-        "peak_memory_bytes": max(outcome.memory for outcome in outcomes),
+        "peak_memory_bytes": largest.memory,
+        "peak_memory_first_at": dataclasses.asdict(largest.case),
         "longest_seconds": round(max(outcome.seconds for outcome in outcomes), 1),
         "longest_cpu_seconds": round(max(outcome.cpu_seconds for outcome in outcomes), 1),
         "by_training": by(lambda case: "finished" if case.finished else "trained"),

@@ -7,6 +7,7 @@ action, carry, info = training.policy().act(observation, key=key)      # under p
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from maskless import forks  # noqa: F401 (it listens, from the beginning)
 from maskless.errors import MasklessError
 
 if TYPE_CHECKING:

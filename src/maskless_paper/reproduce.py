@@ -64,8 +64,6 @@ def make(name: str, experiment: Experiment, studies: Results, out: Path, console
     if not used:
         raise MasklessError(f"There is no result yet that {name} could be made of.")
     tables = experiment.tables(used)
-    for table in tables:
-        console.print(table.rich(), markup=True)
     folder = output_folder(out / "tables")
     write_text(folder / f"{name}.md", "\n".join(table.page() for table in tables))
     write_json(folder / f"{name}.json", [table.to_json() for table in tables])
@@ -74,6 +72,8 @@ def make(name: str, experiment: Experiment, studies: Results, out: Path, console
         path = output_folder(out / "figures") / name
         experiment.draw(used, path)
         written.append(path if path.is_dir() else path.with_suffix(".png"))
+    for table in tables:
+        console.print(table.rich(), markup=True)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
 

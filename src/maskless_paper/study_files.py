@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskless.errors import MasklessError
-from maskless.files import write_text
+from maskless.files import read_json, write_text
 
 Result = dict[str, Any]
 """The content of such a file; `run.run_study` says what is in it."""
@@ -22,10 +22,7 @@ DIGITS = 5
 
 def read_result(path: Path) -> Result:
     """What `write_result` wrote."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise MasklessError(f"{path} cannot be read as the result of a study ({error}).") from error
+    content: Result = read_json(path, dict[str, Any], advice="it is no result of a study")
     if content.get("format") != FORMAT:
         raise MasklessError(f"{path} is not the result of a study of this version of maskless.")
     return content

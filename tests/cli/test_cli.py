@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,15 @@ def test_a_closed_pipe_is_no_error():
         said = run.stderr.read()
     assert said == b""
     assert run.returncode == 141
+
+
+def test_a_demo_takes_the_place_of_nothing_but_a_demo(tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(TESTS / "data" / "old-run", run)
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--out", str(run)])
+    assert "holds something else than a demo" in capsys.readouterr().err.replace("\n", " ")
+    assert (run / "masked" / "seed-0" / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize(("options", "said"), [({}, True), ({"rules": "paper"}, False)])

@@ -154,6 +154,15 @@ def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_p
         assert {row[table.header.index(column)] for row in table.rows} == {"–"}
 
 
+def test_an_evaluation_with_thousands_of_rows_is_no_table(evaluated, tmp_path):
+    content = evaluated.to_json()
+    for run in content["runs"]:
+        run["masks"] |= {f"x{n}": run["masks"]["none"] for n in range(2000)}
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    with pytest.raises(MasklessError, match="rows, and a table at most 4,000"):
+        read_evaluation(tmp_path)
+
+
 def test_an_evaluation_is_printed_as_a_table():
     worst = {"predicted": summary_of(7.25, worst=-20.0, stuck_share=0.0), "none": summary_of(-9.5)}
     run = RunEvaluation(None, "masked<b>", 3, 7, True, worst)

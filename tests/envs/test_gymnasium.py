@@ -76,7 +76,10 @@ def test_an_episode_ends_with_its_last_observation_and_the_next_begins_in_the_sa
         returns, lengths = returns * ~out.done[t], lengths * ~out.done[t]
 
 
-def test_workers_play_the_same_games_as_this_process_and_end_when_closed():
+def test_workers_play_the_same_games_as_this_process_and_end_when_closed(tmp_path, monkeypatch):
+    for name in ("multiprocessing", "pickle", "random"):  # in the folder of a stranger
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
     with HostVectorEnv(maskless.make(STEPS, workers=0), 3) as worlds:
         here = play(worlds)
     worlds = HostVectorEnv(maskless.make(STEPS, workers=2), 3)
@@ -92,6 +95,7 @@ def test_workers_play_the_same_games_as_this_process_and_end_when_closed():
     np.testing.assert_array_equal(after.episodes.lengths, [0, 1, 0])
     worlds.close()
     assert multiprocessing.active_children() == []
+    assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ OLD_RUN = Path(__file__).parents[1] / "data" / "old-run"
         ("gymnasium:Taxi-v3", {"is_rainy": True, "workers": 2, "map_name": "8x8"}, False),
         ("gymnasium:ALE/Pong-v5", {}, False),
         ("gymnasium:Taxi-v3", {"path": "../x"}, True),
+        ("gymnasium:Taxi-v3", {"workers": 4096}, True),
         ("gymnasium:Taxi-v3", {"env_id": "os:system"}, True),
         ("gymnasium:Taxi-v3", {"desc": ["SFFF"]}, True),
         ("gymnasium:NetHackScore-v0", {"savedir": "x"}, True),

@@ -57,11 +57,13 @@ def test_what_is_no_file_is_not_opened(tmp_path, sentence):
         (b"\xef\xbb\xbf{}", "not JSON"),
         (b'{"a": "\xff"}', "not text in UTF-8"),
         (b"", "not JSON"),
+        # A long name around many is not written out for each of them.
+        (json.dumps({"a" * 2**22: dict.fromkeys(map(str, range(10**5)), 1e999)}), "a… is not"),
     ],
 )
 def test_json_that_nothing_can_use(content, sentence):
     with pytest.raises(MasklessError, match=sentence):
-        parse_json(content)
+        parse_json(content.encode() if isinstance(content, str) else content)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from maskless.presets import preset
 from maskless_paper.claims.claims import CLAIMS
 from maskless_paper.plans import SCALES, make_plan
 from maskless_paper.studies import STUDIES
+from maskless_paper.study_files import read_result
 from maskless_paper.tables import EXPERIMENTS
 
 
@@ -84,6 +85,13 @@ def test_every_study_belongs_to_an_experiment_and_every_claim_to_both():
         assert set(claim.studies) <= set(known), claim.number  # its command must be accepted
     numbers = [claim.number for claim in CLAIMS]
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"format": 0}'])
+def test_what_is_no_result_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(MasklessError, match=r"x\.json .*result of a study"):
+        read_result(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("wrong", [("classic", "gpu"), ("classic-mlp", "huge")])

@@ -3,6 +3,7 @@
 import multiprocessing
 import sys
 
+import jax
 import numpy as np
 
 import maskless
@@ -16,11 +17,10 @@ def act(policy):
 
 
 def try_in_fork(policy, folder, answers):
-    for attempt in (
-        lambda: act(policy),
-        lambda: policy.initial_carry(1),
-        lambda: maskless.load(folder),
-    ):
+    attempts = [lambda: maskless.load(folder)]
+    if policy is not None:
+        attempts += [lambda: act(policy), lambda: policy.initial_carry(1)]
+    for attempt in attempts:
         try:
             attempt()
         except MasklessError as error:
@@ -28,12 +28,17 @@ def try_in_fork(policy, folder, answers):
 
 
 if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    answers = fork.Queue()
+    jax.numpy.zeros(1).block_until_ready()  # JAX runs, and there is no policy yet
+    before = fork.Process(target=try_in_fork, args=(None, sys.argv[1], answers))
+    before.start()
+    assert "JAX would hang here" in answers.get(timeout=30)
+    before.join()
     policy = maskless.load(sys.argv[1])
     here = act(policy)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(act, (policy,)) == here
-    fork = multiprocessing.get_context("fork")
-    answers = fork.Queue()
     child = fork.Process(target=try_in_fork, args=(policy, sys.argv[1], answers))
     child.start()
     for _ in range(3):

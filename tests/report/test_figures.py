@@ -113,6 +113,14 @@ def test_short_and_empty_runs_are_drawn_too(values, tmp_path):
     assert len(figures.draw_all([run(values, metric="return")], tmp_path)) == 5
 
 
+def test_an_image_has_room_for_some_of_thousands_of_actions(tmp_path):
+    names = [f"action {number}" for number in range(3000)]
+    known = {name: [0.5] * 3000 for name in ("valid_share", "classifier_recall")}
+    row = {"frames": 1, "classifier_precision": [0.5] * 3000, "classifier_auroc": [0.5] * 3000}
+    figures.draw_classifier([Run("masked-kl", [row | known], names)], tmp_path / "classifier")
+    assert "the 200 rarest actions" in (tmp_path / "classifier.svg").read_text()
+
+
 def test_a_run_without_a_classifier_has_no_figure_of_it(tmp_path):
     made = [Run("unmasked", run([1.0]).rows, NAMES, classifier=False)]
     assert "classifier" not in {path.stem for path in figures.draw_all(made, tmp_path)}

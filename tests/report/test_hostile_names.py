@@ -46,6 +46,7 @@ def run(tmp_path):
     place = folder / "masked" / "seed-0"
     shutil.copy(OLD_RUN / "evaluation.json", place)
     (place / "audit.json").write_text(json.dumps({"summary": " ".join(NAMES)}))
+    (place / "audit.html").symlink_to("audit.html")  # a page that leads to itself
     return folder
 
 
@@ -62,6 +63,14 @@ def test_the_page_and_its_figures(run, tmp_path, capsys):
         assert is_harmless(figure.read_text())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inside"]
     assert [path.name for path in (tmp_path / "inside").iterdir()] == [run.name]
+
+
+def test_no_figure_comes_from_another_folder(run, tmp_path):
+    (tmp_path / "audit_errors.svg").write_text("<svg>secret</svg>")
+    (run / "masked" / "seed-0" / "figures").symlink_to(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["report", str(run)])
+    assert not (run / "report.html").exists()
 
 
 def test_rules_in_the_terminal(run, capsys):

@@ -166,6 +166,7 @@ def test_what_is_not_an_array_is_refused(tmp_path):
 
 def test_the_last_ones_are_kept_and_leftovers_removed(tmp_path):
     (tmp_path / ".update-000001.partial").mkdir()
+    (tmp_path / ".update-000005.partial").symlink_to(tmp_path)  # rmtree leaves links
     (tmp_path / "notes.txt").write_text("mine")
     for update in (1, 5, 9, 1_000_000):
         checkpoints.save(tmp_path, update, learner(update), identity=RUN)
@@ -275,6 +276,15 @@ def test_a_refused_checkpoint_is_told_and_the_one_before_used(two, kind):
     shutil.rmtree(two / "update-000001")
     with pytest.raises(MasklessError, match=sentence):
         restore(two, learner())
+
+
+def test_weights_that_are_not_finite_are_not_saved(two):
+    bad = learner()
+    bad.params["dense"]["bias"][1] = np.nan
+    with pytest.raises(MasklessError, match=r"was not written: 1 of the 4 weights .*bias'.* kept"):
+        checkpoints.save(two, 3, bad, identity=RUN, finite="params")
+    assert checkpoints.updates(two) == [1, 2]
+    checkpoints.save(two, 3, bad, identity=RUN, finite="moments")
 
 
 def test_the_program_changed_in_between(two):

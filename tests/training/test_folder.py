@@ -111,6 +111,39 @@ def test_an_older_folder_with_different_checkpoints_is_not_started_again(place, 
         restored(place, program)
 
 
+def test_checkpoints_beyond_the_end_are_not_gone_on_from(place, program, save):
+    """The training would never come to an end."""
+    save(CONFIG.updates)
+    assert restored(place, program) == CONFIG.updates
+    save(CONFIG.updates + 1, keep=2)
+    said = []
+    assert restored(place, program, said.append) == CONFIG.updates
+    assert f"of a longer training: this one has {CONFIG.updates} updates" in said[0]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"return": np.zeros(())},
+        {"return": np.zeros(2), "length": np.zeros(3)},
+        {"episodes": np.array([np.nan])},
+    ],
+)
+def test_metrics_that_no_training_has_saved(place, program, states, extra):
+    for number, run in enumerate(CONFIG.runs):
+        checkpoints.save(
+            folders.run_folder(place, run) / "checkpoints",
+            1,
+            program.fetch_run(states, number),
+            identity=folders.identity_of(CONFIG, run),
+            extra=extra,
+        )
+    said = []
+    with pytest.raises(MasklessError, match="None of the checkpoints"):
+        restored(place, program, said.append)
+    assert "do not fit together" in said[0]
+
+
 def test_metrics_beside_a_checkpoint_that_do_not_fit_are_refused(place, program, states):
     """Another has changed them, hash and all."""
     unlogged = {"return": np.zeros((1, 2))}

@@ -183,3 +183,5 @@ def test_columns_for_figures(tmp_path):
     assert columns([]) == {}
     with pytest.raises(MasklessError, match="'x' does not have 2 numbers in every row"):
         columns([{"update": 1, "x": [1]}, {"update": 2, "x": [1, 2]}])
+    with pytest.raises(MasklessError, match="5,000 rows hold 5,001 different metrics"):
+        columns([{"update": number, str(number): 0} for number in range(5000)])

@@ -75,6 +75,19 @@ def test_tensorboard_forgets_what_a_resumed_run_does_again(tmp_path):
     assert starts == [100, 300]
 
 
+@pytest.mark.parametrize("sink", [TensorBoard, lambda run: WandB(run, program="x", name="y")])
+def test_nothing_is_written_through_a_link(tmp_path, sink):
+    """In the folder of a stranger, whose training is resumed."""
+    pytest.importorskip("tensorboardX")
+    pytest.importorskip("wandb")
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("tensorboard", "wandb"):
+        (run / name).symlink_to(tmp_path)
+    with pytest.raises(MasklessError, match="a link that leads out"):
+        sink(run)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux only")
 def test_a_full_disk_is_a_sentence_and_nothing_waits(tmp_path, monkeypatch):
     pytest.importorskip("tensorboardX")

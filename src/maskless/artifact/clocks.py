@@ -1,15 +1,20 @@
 """Clocks: fields of an observation, or entries of them, that change by themselves. The memory of
 failures leaves them out."""
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from maskless.errors import MasklessError, UnknownNameError
+from maskless.errors import MasklessError, UnknownNameError, require
+from maskless.files import printable
 
-_CLOCK = re.compile(r"\s*(?P<field>[^\[\]]+?)\s*(\[(?P<index>[\d\s,]+)\])?\s*")
+_CLOCK = re.compile(r"(?P<field>[^\[\]]+)(\[\s*(?P<index>\d+\s*(,\s*\d+\s*)*)(,\s*)?\])?")
+_LONGEST = 1000
+_MOST = 1000
+"""Clocks of a policy: with so many, and as many fields as there may be, loading takes seconds."""
 
 
 def check_clocks(clock_fields: Sequence[str], fields: Mapping[str, Any]) -> None:
@@ -17,6 +22,8 @@ def check_clocks(clock_fields: Sequence[str], fields: Mapping[str, Any]) -> None
 
     `fields`: by name, whatever has the `shape` of one.
     """
+    few = len(clock_fields) <= _MOST
+    require(few, f"There are {len(clock_fields):,} clocks: an observation has at most {_MOST:,}.")
     for clock in clock_fields:
         field, index = parse_clock(clock)
         if field not in fields:
@@ -40,10 +47,19 @@ def clock_entries(clock_fields: Sequence[str], name: str, shape: Sequence[int]) 
 
 def parse_clock(clock: str) -> tuple[str, tuple[int, ...]]:
     """The field's name and the index; () for the whole field."""
-    parsed = _CLOCK.fullmatch(clock) if isinstance(clock, str) else None
-    if not parsed:
+    parsed = _parsed(clock) if isinstance(clock, str) and len(clock) <= _LONGEST else None
+    if parsed is None:
         raise MasklessError(
-            f"A clock is a field of the observation, or an entry FIELD[INDEX]; not {clock!r}."
+            "A clock is a field of the observation, or an entry FIELD[INDEX]; not"
+            f" {printable(repr(clock), 100)}."
         )
-    numbers = (parsed["index"] or "").split(",")
-    return parsed["field"], tuple(int(number) for number in numbers if number.strip())
+    return parsed
+
+
+@functools.lru_cache(maxsize=2 * _MOST)
+def _parsed(clock: str) -> tuple[str, tuple[int, ...]] | None:
+    found = _CLOCK.fullmatch(clock.strip())
+    if found is None:
+        return None
+    numbers = (found["index"] or "").split(",")
+    return found["field"].strip(), tuple(int(number) for number in numbers if number.strip())

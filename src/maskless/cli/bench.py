@@ -45,13 +45,13 @@ class Bench:
 
         def keep(result: dict[str, Any]) -> None:
             results.append(result)
+            run = {"suite": self.suite, "seconds": round(time.monotonic() - started, 1)}
+            write_json(path, provenance() | run | {"results": results})
             OUT.print(
                 f"{time.monotonic() - started:4.0f} s  {result['env']} {result['net']} x"
                 f" {result['runs']}: {result['frames_per_second']:,} frames/s"
                 f" ({len(results)} of {len(suite)})"
             )
-            run = {"suite": self.suite, "seconds": round(time.monotonic() - started, 1)}
-            write_json(path, provenance() | run | {"results": results})
 
         OUT.print(f"compiling {len(suite)} programs; this takes minutes")
         measure(suite, seconds=self.seconds, precision=self.precision, on_result=keep)

@@ -7,6 +7,7 @@ from pathlib import Path
 from maskless.cli.common import OUT, warn
 from maskless.cli.eval import Eval
 from maskless.cli.report import Report
+from maskless.errors import require
 from maskless.files import output_folder
 
 CONDITIONS = ("unmasked", "masked", "masked-focal", "masked-kl")
@@ -31,7 +32,7 @@ class Demo:
         from maskless.api import train
         from maskless.diagnostics.suppression_warning import suppressed_actions
         from maskless.training import lock
-        from maskless.training.folder import run_folder
+        from maskless.training.folder import read_config, run_folder
         from maskless.training.log import read_metrics
 
         OUT.print(
@@ -41,6 +42,11 @@ class Demo:
         )
         if (self.out / "config.json").exists():
             with lock.writing(self.out, warn):  # another demo may be under way
+                before = read_config(self.out)
+                require(
+                    (before.env, before.conditions) == ("staircase", CONDITIONS),
+                    f"{self.out} holds something else than a demo: choose another folder (--out).",
+                )
                 shutil.rmtree(self.out)
         output_folder(self.out.parent)
         training = train("staircase", CONDITIONS, frames=self.frames, preset="cpu", folder=self.out)

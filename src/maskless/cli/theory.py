@@ -37,13 +37,14 @@ class Theory:
         started = time.monotonic()
         with ProgressBar("checking", len(STATEMENTS), "statements") as update:
             findings = check_all(Size(self.seed, self.mdps), update)
-        print_theory(findings, OUT)
         run = {
             "seed": self.seed,
             "mdps": self.mdps,
             "seconds": round(time.monotonic() - started, 1),
         }
-        for path in save_theory(findings, folder, provenance() | run):
+        written = save_theory(findings, folder, provenance() | run)  # before anything is printed
+        print_theory(findings, OUT)
+        for path in written:
             OUT.print(f"wrote {path}", soft_wrap=True)
         failed = [name for name, found in findings.items() if found.verdict == "correction fails"]
         if failed:

@@ -45,7 +45,9 @@ class Validity:
                 env, states=self.states, seed=self.seed, draws=self.draws, progress=update
             )
         seconds = time.monotonic() - started
-        print_audit(result, OUT)
         run = {"seed": self.seed, "draws": self.draws, "seconds": round(seconds, 1)}
-        for path in save_audit(result, folder, provenance() | run):
+        # Written first: what reads the table may close the pipe before its end.
+        written = save_audit(result, folder, provenance() | run)
+        print_audit(result, OUT)
+        for path in written:
             OUT.print(f"wrote {path}", soft_wrap=True)

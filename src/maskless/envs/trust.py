@@ -6,6 +6,7 @@ environment of Gymnasium. Everything else is for the user to name, or to trust. 
 """
 
 import inspect
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from maskless.files import check_type, printable
 _WORD = re.compile(r"[\w+-]{1,64}", re.ASCII)
 _WRITES_FILES = ("savedir", "save_ttyrec_every")
 """Options with which NetHack writes recordings anywhere."""
+_MANY_WORKERS = max(32, 2 * (os.cpu_count() or 1))
+"""Each is a process of hundreds of megabytes."""
 
 
 def make_named_in_file(
@@ -39,7 +42,10 @@ def refuse_code(id: str, options: Mapping[str, Any], file: Path) -> None:
     shown = printable(id, 80)
     given = printable(", ".join(f"{name}={value!r}" for name, value in options.items()), 120)
     if id.startswith(GYMNASIUM) and ":" not in id.removeprefix(GYMNASIUM):
-        what = f"give the options ({given}) to {shown}, which could be made to write files"
+        what = (
+            f"give the options ({given}) to {shown}, which could be made to write files or to"
+            " start many processes"
+        )
     else:
         module, _, name = id.removeprefix(GYMNASIUM).partition(":")
         what = f"import {printable(module, 80)!r} and call {printable(name, 80)}({given})"
@@ -58,7 +64,9 @@ def names_code(id: str, options: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Numbers, switches and single words: no paths, no modules, no structures."""
+    """Numbers, switches and single words: no paths, no modules, no structures, no crowds."""
+    if name == "workers" and isinstance(value, int) and value > _MANY_WORKERS:
+        return False
     word = isinstance(value, str) and _WORD.fullmatch(value) is not None
     return name not in _WRITES_FILES and (word or value is None or isinstance(value, int | float))
 

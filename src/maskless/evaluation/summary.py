@@ -54,6 +54,8 @@ from maskless.training.program import of_run
 
 EVALUATION_FILE = "evaluation.json"
 UNTRAINED = "untrained"
+_MOST_ROWS = 4000
+"""Of a table: each run under each kind of masks. Printing so many takes seconds."""
 ENVS = 64
 """Episodes of an artifact that are under way at a time, unless its run says otherwise."""
 
@@ -170,7 +172,7 @@ class Evaluation:
         """The same, in a notebook."""
         rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
         table = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><caption>{html.escape(self.env)}</caption>{table}</table>"
+        return f"<table><caption>{html.escape(printable(self.env))}</caption>{table}</table>"
 
     def _rows(self) -> list[tuple[str, ...]]:
         header = ("condition", "seed", "masks", "return", "worst", "invalid %", "stuck %")
@@ -227,6 +229,8 @@ def read_evaluation(folder: Path) -> Evaluation | None:
         check_type(saved["settings"], _Settings)
         runs = [_run_evaluation(folder, run) for run in saved["runs"]]
         require(bool(runs), "it has no runs")
+        rows = sum(len(run.masks) for run in runs)
+        require(rows <= _MOST_ROWS, f"it has {rows:,} rows, and a table at most {_MOST_ROWS:,}")
     except MissingError:
         return None
     except MasklessError as error:

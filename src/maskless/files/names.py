@@ -6,6 +6,7 @@ import unicodedata
 
 _LONGEST_FILE_NAME = 100
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,@-]+")
+_ODD = re.compile(r"[^\x20-\x7e\n\t]")
 # Of letters that are not printable, those that words and emojis are joined with.
 _JOINERS = "\u200c\u200d"
 
@@ -13,12 +14,16 @@ _JOINERS = "\u200c\u200d"
 def printable(text: str, most: int | None = None) -> str:
     """`text` without what moves the cursor, changes colours or turns the direction of writing: such
     characters are shown as `\\x1b` is. Line breaks stay. `most`: so many characters at most."""
+    if most is not None:
+        text = text[: most + 1]  # it may have millions
     if not text.isprintable():
-        spelled_out = (c.encode("unicode_escape").decode() for c in text)
-        text = "".join(
-            c if _is_harmless(c) else code for c, code in zip(text, spelled_out, strict=True)
-        )
+        text = _ODD.sub(_shown, text)
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def _shown(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if _is_harmless(character) else character.encode("unicode_escape").decode()
 
 
 def _is_harmless(character: str) -> bool:

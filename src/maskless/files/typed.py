@@ -25,6 +25,8 @@ Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 DEEPEST = 64
 """Levels of lists and objects inside one another."""
 _LARGEST_WHOLE = 2**63
+_Place = tuple[Any, str] | None
+"""A field, as (the one around it, its name): the whole name may be long, and is made for errors."""
 # What msgspec says, and how it goes on after the name of a field.
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<place>.*)`)?", re.DOTALL)
 _WORDS = {
@@ -93,32 +95,41 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{repr(printable(place, 100)) if place else 'it'} {what}"
 
 
-def _check(content: Any, place: str = "", level: int = 0) -> None:
+def _check(content: Any, place: _Place = None, level: int = 0) -> None:
     """Refuses what can be written in JSON and used nowhere: depth, numbers that are not finite or
     have hundreds of digits, halves of characters."""
-    match content:
-        case dict() | list() if level >= DEEPEST:
-            raise MasklessError(f"it is nested more than {DEEPEST} levels deep")
-        case dict():
-            for name, value in content.items():
-                _check(name, place, level + 1)
-                _check(value, f"{place}.{name}" if place else name, level + 1)
-        case list():
-            for value in content:
-                _check(value, place, level + 1)
-        case str() if not content.isascii():
-            try:
-                content.encode("utf-8")
-            except UnicodeEncodeError as error:
-                raise MasklessError(
-                    f"{_name_of(place)} holds half of a character (a surrogate)"
-                ) from error
-        case float() if not math.isfinite(content):
+    kind = type(content)  # of one of JSON's types; there may be millions
+    if kind in (dict, list) and level >= DEEPEST:
+        raise MasklessError(f"it is nested more than {DEEPEST} levels deep")
+    if kind is dict:
+        for name, value in content.items():
+            _check(name, place, level + 1)
+            _check(value, (place, name), level + 1)
+    elif kind is list:
+        for value in content:
+            _check(value, place, level + 1)
+    elif kind is str:
+        if not content.isascii():
+            _check_text(content, place)
+    elif kind is float:
+        if not math.isfinite(content):
             raise MasklessError(f"{_name_of(place)} is not a finite number")
-        case int() if abs(content) > _LARGEST_WHOLE:
-            raise MasklessError(f"{_name_of(place)} is a number out of range")
+    elif kind is int and abs(content) > _LARGEST_WHOLE:
+        raise MasklessError(f"{_name_of(place)} is a number out of range")
 
 
-def _name_of(place: str) -> str:
+def _check_text(content: str, place: _Place) -> None:
+    try:
+        content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise MasklessError(f"{_name_of(place)} holds half of a character (a surrogate)") from error
+
+
+def _name_of(place: _Place) -> str:
     """The field, short enough and safe to be shown: it may hold anything itself."""
-    return printable(place.encode("utf-8", "replace").decode(), 100) or "it"
+    names = []
+    while place is not None:
+        place, name = place
+        names.append(name)
+    whole = ".".join(reversed(names))
+    return printable(whole.encode("utf-8", "replace").decode(), 100) or "it"

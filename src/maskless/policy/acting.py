@@ -23,7 +23,7 @@ from flax import struct
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from maskless import failures, masking, runtime
+from maskless import failures, forks, masking, runtime
 from maskless.artifact.masks import check_kind, check_mask, check_reset
 from maskless.errors import MasklessError
 from maskless.nets import Carry, Heads, apply
@@ -335,9 +335,9 @@ def _refuse_fork() -> None:
     global _process
     if _process is None:
         _process = os.getpid()
-    elif _process != os.getpid():
+    if _process != os.getpid() or forks.jax_was_left_behind:
         raise MasklessError(
-            "This process was forked from one in which a policy was loaded, and JAX would hang"
+            "This process was forked from one in which JAX runs, and JAX would hang"
             ' here: start it with multiprocessing.get_context("spawn"), or load policies only after'
             " forking."
         )
@@ -350,6 +350,7 @@ def load(path: Path | str, *, net: Any = None, encoder: Any = None) -> Policy:
     the policy's network is a Flax module of your own, pass it as `net`; if only its encoder is,
     pass that as `encoder` (a Flax module, or a `maskless.nets.Encoder`).
     """
+    _refuse_fork()
     return Policy(read_artifact(path, net, encoder))
 
 

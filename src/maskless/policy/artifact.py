@@ -6,6 +6,7 @@ them is believed.
 """
 
 import dataclasses
+import glob
 import hashlib
 import os
 import secrets
@@ -156,7 +157,7 @@ def contents(artifact: Artifact) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def _replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """A folder with these files, in place of one that may be there."""
     for kind in ("partial", "discarded"):  # what kills have left
-        for leftover in folder.parent.glob(f".{folder.name}.*{kind}"):
+        for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.*{kind}"):
             shutil.rmtree(leftover, ignore_errors=True)
     own = f".{folder.name}.{secrets.token_hex(4)}"
     partial, discarded = (folder.with_name(f"{own}.{kind}") for kind in ("partial", "discarded"))

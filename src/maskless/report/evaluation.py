@@ -30,6 +30,8 @@ _DROPPED_FIRST = (
 )
 """Where the terminal has no room."""
 _FORGETFUL = "forgetful"
+_MOST_DRAWN = 100
+"""Conditions in a figure; an image has room for some hundreds."""
 NOTES = {
     "return": "mean return ± standard error; for several seeds ± their standard deviation.",
     "range": "95 % bootstrap interval of the mean; for several seeds their lowest to highest.",
@@ -240,7 +242,7 @@ def _headline(seeds: Sequence[RunEvaluation], masks: str) -> str | None:
 
 def draw_evaluation(runs: Sequence[RunEvaluation], path: Path) -> None:
     """The mean return of each condition under each kind of mask; lines are the table's ranges."""
-    names = list(dict.fromkeys(run.condition for run in runs))
+    names = list(dict.fromkeys(run.condition for run in runs))[:_MOST_DRAWN]
     colours = {
         "oracle": style.BLUE,
         "predicted": style.GREEN,

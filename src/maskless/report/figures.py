@@ -25,6 +25,7 @@ ALWAYS_TRACKED = ("descend", "open_door", "open")
 
 _WIDTH = 3.3  # inches: one column of a paper
 _NO_DATA = "not enough data yet"
+_MOST_ACTIONS = 200  # one below the other; an image has room for some 2,900
 COLOURS = dict(zip(CONDITIONS, style.PALETTE, strict=False))
 """The first conditions of the table have colours of their own; the others take what is free."""
 
@@ -98,7 +99,8 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
     names = _action_names(runs)
     shares = _mean_shares(runs)
     order = np.argsort(shares, kind="stable")
-    order = order[shares[order] > 0]
+    order = order[shares[order] > 0][:_MOST_ACTIONS]
+    which = f"the {_MOST_ACTIONS} rarest actions" if len(order) == _MOST_ACTIONS else "per action"
     panels = {"recall": "classifier_recall", "precision": "classifier_precision"}
     panels["AUROC"] = "classifier_auroc"
     labels = list(dict.fromkeys(run.label for run in runs))
@@ -129,7 +131,7 @@ def draw_classifier(runs: Sequence[Run], path: Path) -> None:
         if not len(order):
             axes[1].text(0.5, 0.5, _NO_DATA, transform=axes[1].transAxes, ha="center")
         _legend(fig, legend_keys(labels, marker="o", ls=""), labels)
-        fig.suptitle("per action (share of states in which it is valid)", fontsize=7)
+        fig.suptitle(f"{which} (share of states in which it is valid)", fontsize=7)
 
 
 def tracked_actions(runs: Sequence[Run], most: int = 3) -> list[str]:

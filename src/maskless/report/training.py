@@ -264,10 +264,12 @@ def _add_audits(page: Page, runs: list[RunFolder], page_path: Path) -> None:
             "summary"
         ]
         page.text(f"{run.label}, seed {run.about['seed']}: {summary}")
-        drawn = {name: run.folder / "figures" / f"{name}.svg" for name in _AUDIT_FIGURES}
+        figures_folder = check_inside(run.folder, run.folder / "figures")
+        drawn = {name: figures_folder / f"{name}.svg" for name in _AUDIT_FIGURES}
         page.figures([(x, audit.CAPTIONS[n]) for n, x in drawn.items() if os.path.isfile(x)])
-        target = (run.folder / "audit.html").resolve()
-        address = os.path.relpath(target, page_path.resolve().parent)
+        # Of the folders: the page itself may be a link, to somewhere else or to itself.
+        target = run.folder.resolve() / "audit.html"
+        address = os.path.relpath(target, page_path.parent.resolve())
         page.link("Its own page shows the worst states and more.", address)
 
 

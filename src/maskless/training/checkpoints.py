@@ -9,6 +9,7 @@ pytree) and `checkpoint.json` (which run, which update, the hash of the arrays).
 its name only when both are on the disk. Nothing in it is code.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -45,7 +46,7 @@ FORMAT = 1
 STATE_FILE = "state.safetensors"
 ABOUT_FILE = "checkpoint.json"
 EXTRA_FILE = "extra.safetensors"
-_NAME = re.compile(r"update-(\d{6,})")
+_NAME = re.compile(r"update-(\d{6,18})", re.ASCII)
 _LARGEST_STATE = 2**40
 _LARGEST_EXTRA = 2**30
 _MISSING = object()
@@ -62,17 +63,26 @@ def save(
     *,
     identity: dict[str, Any],
     extra: Mapping[str, np.ndarray] | None = None,
+    finite: str | None = None,
 ) -> Path:
     """Writes the state after `update`. The checkpoints that are there stay: where several runs go
     on together, remove old ones (`keep_newest`) when all of them have saved.
 
     `identity` (what JSON can hold) says which run this is; `restore` compares it. `extra`: arrays
-    beside the state, for `read_extra`. If writing fails, everything that was there before stays.
+    beside the state, for `read_extra`. `finite`: as in `restore`. If writing fails, everything that
+    was there before stays.
     """
     if update < 0:
         raise MasklessError(f"update must be at least 0, not {update}.")
     folder = Path(folder)
     final = folder / f"update-{update:06d}"
+    try:
+        _check_part(state, finite)
+    except MasklessError as error:
+        raise MasklessError(
+            f"The checkpoint {final} was not written: {error}. Try a lower learning rate; the"
+            " checkpoints before it are kept."
+        ) from error
     arrays, leaves = to_stored(state)
     about = {"format": FORMAT, "update": update, "identity": _as_json(identity), "leaves": leaves}
     try:
@@ -149,7 +159,7 @@ def restore(
         try:
             place = folder / f"update-{number:06d}"
             state = _read(place, number, like, identity, part)
-            _check_part(place, state, finite)
+            _refuse_part(place, state, finite)
         except _RefusedError as error:
             refusals.append(str(error))
             continue
@@ -242,13 +252,17 @@ def _read(path: Path, update: int, like: PyTree, identity: dict[str, Any], part:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def _check_part(path: Path, state: PyTree, part: str | None) -> None:
+def _check_part(state: PyTree, part: str | None) -> None:
     """Refuses a part of the state in which a number is not finite."""
+    if part is None:
+        return
     numbers = dict(zip(leaf_names(state), jax.tree.leaves(state), strict=True))
+    check_finite_weights({x: numbers[x] for x in numbers if x.split("/")[0] == part})
+
+
+def _refuse_part(path: Path, state: PyTree, part: str | None) -> None:
     try:
-        check_finite_weights(
-            {x: numbers[x] for x in numbers if part is not None and x.split("/")[0] == part}
-        )
+        _check_part(state, part)
     except MasklessError as error:
         raise _RefusedError(f"The checkpoint {path} cannot be used: {error}.") from error
 
@@ -356,6 +370,11 @@ def _discard(path: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """What earlier saves that were killed left behind."""
+    """What earlier saves that were killed left behind, or a stranger has put there: a link would
+    stay in the way."""
     for path in folder.glob(".update-*"):
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskless.console import SafeConsole
+from maskless.files import printable
 from maskless.training.signals import write_to_stderr
 
 COLUMNS: dict[str, tuple[str, str]] = {
@@ -111,9 +112,11 @@ class TrainingDisplay:
     def _picture(self) -> Group:
         bar = Table.grid(padding=(0, 1))
         done = min(self._frames, self._total)
-        bar.add_row(Text(self._title), ProgressBar(total=self._total, completed=done, width=40))
+        title = Text(printable(self._title))
+        bar.add_row(title, ProgressBar(total=self._total, completed=done, width=40))
         progress = Text("  ".join(self._progress()))
-        warnings = [Text(f"! {note}", "yellow") for note in (*self._notes, *self._announced)]
+        notes = (*self._notes, *self._announced)
+        warnings = [Text(printable(f"! {note}"), "yellow") for note in notes]
         return Group(bar, progress, self._table(), *warnings)
 
     def _table(self) -> Table:

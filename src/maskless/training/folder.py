@@ -14,7 +14,7 @@ import numpy as np
 
 from maskless.conditions import condition, identity, numbers
 from maskless.config import Config
-from maskless.errors import MasklessError
+from maskless.errors import MasklessError, require
 from maskless.files import (
     Size,
     UnreadableError,
@@ -190,6 +190,7 @@ def save(
                     identity=identity_of(config, run),
                     # The logs are computed in float64, which holds all that metrics are.
                     extra={name: x.astype(np.float64) for name, x in of_run.items()},
+                    finite="params",
                 )
     with processes.failing_together():
         if processes.is_first():
@@ -209,6 +210,7 @@ def restore(
     updates = checkpoints.newest_common(places)
     for update in updates:
         try:
+            _refuse_beyond_end(config, folder, update)
             states = [
                 checkpoints.restore(
                     place,
@@ -230,14 +232,25 @@ def restore(
     return 0, [], {}
 
 
+def _refuse_beyond_end(config: Config, folder: Path, update: int) -> None:
+    """A training would never come to its end from there."""
+    require(
+        update <= config.updates,
+        f"The checkpoints of update {update} in {folder} are of a longer training: this one has"
+        f" {config.updates:,} updates.",
+    )
+
+
 def _read_unlogged(places: Sequence[Path], update: int) -> Metrics:
     """What `save` was given as `unlogged`."""
     of_runs = [checkpoints.read_extra(place, update) for place in places]
     shapes = [{name: x.shape for name, x in run.items()} for run in of_runs]
-    if any(each != shapes[0] for each in shapes):
-        raise MasklessError(
-            f"The metrics in the checkpoints of update {update} do not fit together."
-        )
+    lengths = {shape[:1] for of_run in shapes for shape in of_run.values()}
+    counted = all(np.isfinite(run.get("episodes", 0)).all() for run in of_runs)
+    fit = all(each == shapes[0] for each in shapes) and len(lengths - {()}) == len(lengths) <= 1
+    require(
+        fit and counted, f"The metrics in the checkpoints of update {update} do not fit together."
+    )
     return {name: np.stack([run[name] for run in of_runs], 1) for name in of_runs[0]}
 
 

@@ -38,6 +38,7 @@ _DIGITS = 7  # as many as float32 has
 
 _LARGEST = 2**28  # bytes: a thousand lines for a thousand actions
 _MOST_LINES = 100_000  # as objects, short lines take twenty times the room of the file
+_MOST_CELLS = 2**24  # of the columns, where each row may have metrics that no other has
 _Number = Number | Whole
 _ROW: Any = dict[str, _Number | bool | str | list[_Number | None] | None]
 
@@ -170,6 +171,10 @@ def columns(source: Path | Sequence[Row]) -> dict[str, np.ndarray]:
     """
     rows = read_metrics(Path(source)) if isinstance(source, (str, os.PathLike)) else source
     names = dict.fromkeys(name for row in rows for name in row)
+    few = len(names) * len(rows) <= _MOST_CELLS
+    require(
+        few, f"The {len(rows):,} rows hold {len(names):,} different metrics: choose some of them."
+    )
     return {name: _column(name, [row.get(name) for row in rows]) for name in names}
 
 

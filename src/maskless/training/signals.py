@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from maskless.files import printable
+
 _HANGUP: int | None = getattr(signal, "SIGHUP", None)
 
 
@@ -111,4 +113,4 @@ class StopRequest:
 def write_to_stderr(line: str, before: str = "") -> None:
     """Past Python's buffers, which the interrupted thread may be in the middle of."""
     with contextlib.suppress(OSError):  # nobody may be listening any more
-        os.write(2, f"{before}maskless: {line}\n".encode())
+        os.write(2, f"{before}maskless: {printable(line)}\n".encode())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from maskless.errors import MasklessError, require
-from maskless.files import MissingError, read_bytes, write_text
+from maskless.files import MissingError, check_inside, read_bytes, write_text
 from maskless.training.log import Row
 
 
@@ -31,7 +31,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path, action_names: Sequence[str] = ()):
         self._action_names = action_names
-        self._folder = Path(folder) / "tensorboard"
+        self._folder = check_inside(Path(folder), Path(folder) / "tensorboard")
         optional("tensorboardX")
         self._files = optional("tensorboardX.event_file_writer")
         self._events = optional("tensorboardX.proto.event_pb2")
@@ -100,6 +100,7 @@ class WandB:
         "masked-kl/seed-0"; `config`: what W&B shows as the run's settings."""
         wandb = optional("wandb")
         folder = Path(folder)
+        check_inside(folder, folder / "wandb")
         self._action_names = action_names
         try:
             folder.mkdir(parents=True, exist_ok=True)

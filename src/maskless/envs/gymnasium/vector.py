@@ -33,8 +33,10 @@ ANSWER_SECONDS = 600.0
 """How long a worker process may take for one answer: a step, or new episodes, of all its games."""
 _SECONDS_TO_STOP = 2.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-# A worker leaves the accelerator and the other cores to the learner.
-_WORKER_VARIABLES = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+_SAFE_PATH = "PYTHONSAFEPATH"
+# A worker leaves the accelerator and the other cores to the learner. And it begins as `python -c`,
+# which would import Python's own modules from the current folder first: that may be a stranger's.
+_WORKER_VARIABLES = {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", _SAFE_PATH: "1"}
 
 
 class HostVectorEnv:
@@ -129,7 +131,8 @@ class Workers(AsyncVectorEnv):
                 f"{env.id} cannot be sent to a worker process ({reason(error)}): give a function"
                 " that makes it there, or workers=0."
             ) from error
-        make = [partial(_in_worker, os.getpid(), batch) for batch in make_batches]
+        own = os.environ.get(_SAFE_PATH)
+        make = [partial(_in_worker, os.getpid(), own, batch) for batch in make_batches]
         try:
             with self._death_as_sentence(), _environment_variables(_WORKER_VARIABLES):
                 super().__init__(make, context="spawn", copy=False)  # a fork copies JAX's locks
@@ -218,10 +221,15 @@ def _how_it_ended(code: int | None) -> str:
     return f"signal {-code}"
 
 
-def _in_worker(learner: int, make_batch: Callable[[], GameBatch]) -> GameBatch:
-    """`make_batch()`; AsyncVectorEnv calls it in each worker, and once in the learner's process."""
+def _in_worker(
+    learner: int, safe_path: str | None, make_batch: Callable[[], GameBatch]
+) -> GameBatch:
+    """`make_batch()`; AsyncVectorEnv calls it in each worker, and once in the learner's process.
+    `safe_path`: the learner's, for programs that an environment starts."""
     if os.getpid() == learner:
         return make_batch()
+    if safe_path is None:
+        os.environ.pop(_SAFE_PATH, None)
     # What a terminal or a cluster sends reaches all processes; the learner decides when to stop.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
