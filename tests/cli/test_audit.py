@@ -1,5 +1,6 @@
 """`maskless audit`: predicted masks beside true ones, where the policy acts."""
 
+import dataclasses
 import json
 
 import jax
@@ -9,9 +10,9 @@ import pytest
 
 from maskless.cli.audit import Audit
 from maskless.errors import MasklessError
-from maskless.evaluation.audit import audit_predictions
+from maskless.evaluation.audit import Cost, audit_predictions
 from maskless.evaluation.runs import load_runs
-from maskless.report.audit import describe_examples, save_audit
+from maskless.report.audit import describe_examples, save_audit, summary
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,12 @@ def test_only_actions_with_errors_cost_something(audit, trained):
     assert set(audit.costs) == wrong != set()
     assert audit.episodes == 16
     assert audit.oracle_return > audit.predicted_return or wrong
+
+
+def test_a_cost_is_named_where_it_is_more_than_chance(audit):
+    for lost, named in ((1.1, False), (1.3, True)):
+        found = dataclasses.replace(audit, costs={"left": Cost(lost, 0.6)})
+        assert ("Errors about left cost most: 1.30 ± 0.60" in summary(found)) == named
 
 
 def test_the_page_and_the_file_tell_what_was_found(audit, trained, tmp_path):

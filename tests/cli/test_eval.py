@@ -1,5 +1,6 @@
 """`maskless eval` and `maskless.evaluate`, on a tiny training."""
 
+import dataclasses
 import io
 import json
 import math
@@ -18,7 +19,12 @@ from maskless.evaluation.summary import (
     read_evaluation,
     recovered,
 )
-from maskless.report.evaluation import evaluation_table, headlines, print_evaluation
+from maskless.report.evaluation import (
+    clock_lines,
+    evaluation_table,
+    headlines,
+    print_evaluation,
+)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +143,30 @@ def test_returns_below_zero_are_judged_by_what_the_masks_are_worth():
         assert all(f"{x.mean_return:.2f} ± 0.03" in text for x in masks.values())
         assert re.search(r"forgetful +-11.60 ± 0.03.* 54.0", text)
     assert re.search(r"none +-19.60 ± 0.03 +-19.80 to -19.40 +-200.00", text)
+
+
+@pytest.mark.parametrize(
+    ("env", "masks", "stuck", "length", "hinted"),
+    [
+        ("gymnasium:Shop-v0", "none", 0.0, 200.0, True),
+        ("shop:Shop", "predicted-forgetful", 0.0, 200.0, True),
+        ("gymnasium:Shop-v0", "none", 0.001, 200.0, False),  # some failures are seen
+        ("gymnasium:Shop-v0", "none", math.nan, 200.0, False),  # an evaluation from before
+        ("gymnasium:Shop-v0", "none", 0.0, 2.0, False),  # an invalid action ends an episode
+        ("gymnasium:Shop-v0", "predicted", 0.0, 200.0, False),  # it remembers
+        ("craftax", "none", 0.0, 200.0, False),  # the light changes by itself, as is known
+    ],
+)
+def test_a_clock_that_hides_every_failure_is_pointed_out(env, masks, stuck, length, hinted):
+    tried = dataclasses.replace(
+        summary_of(1.0), stuck_share=stuck, length=length, invalid_share=0.3
+    )
+    run = RunEvaluation(None, "masked", 0, 7, True, {"oracle": summary_of(2.0), masks: tried})
+    evaluation = Evaluation(None, env, (), {"greedy": False, "episodes": 8}, [run])
+    assert bool(clock_lines(evaluation)) == hinted
+    console = Console(width=80, record=True, file=io.StringIO())
+    print_evaluation(evaluation, console)
+    assert ("clock_fields" in console.export_text()) == hinted
 
 
 def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_path):

@@ -174,4 +174,4 @@ def test_the_audit_says_what_the_memory_and_the_clone_are_worth():
     assert f"By its clone, without masks: {audit.clone_return:.2f}." in summary(audit)
     # b is wrongly allowed in the second room, a in the third, where d is wrongly masked.
     assert set(audit.costs) == {"a", "b", "d"}
-    assert default_masks(runs) == ["oracle", "predicted", "predicted-forgetful", "clone", "none"]
+    assert default_masks(runs) == list(MASKS)  # with the controls

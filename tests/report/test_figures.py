@@ -36,12 +36,12 @@ def test_a_band_is_mean_and_range_over_seeds():
 
 
 def test_a_band_over_three_seeds_is_an_interval_of_their_middle():
-    ends = [[0.0, 1.0], [1.0, None], [2.0, 3.0], [9.0, 1.0]]
+    ends = [[0.0, 1.0], [1.0, None], [1.0, 1.0], [2.0, 3.0], [2.0, 1.0], [9.0, 2.0]]
     found = band([run(values) for values in ends], "return")
     first, last = at(found, 1000), at(found, 2000)
     assert found.middle[first] == pytest.approx(1.5)  # without the lowest and the highest
     assert 0 < found.low[first] < 1.5 < found.high[first] < 9
-    assert found.middle[last] == pytest.approx(5 / 3)  # of the three that there are
+    assert found.middle[last] == pytest.approx(4 / 3)  # of the five that there are
     assert found.low[last] == 1.0
 
 
@@ -140,6 +140,20 @@ def test_a_condition_keeps_its_colour_and_others_take_free_ones():
     colours = [figures.colour_of(labels, label) for label in labels]
     assert len(set(colours)) == 3
     assert colours[1] == figures.colour_of(["masked"], "masked")
+
+
+def test_a_colour_means_one_thing():
+    """Among labels that are no plain conditions, none has the colour of another meaning."""
+    blue, vermilion = figures.COLOURS["masked"], figures.COLOURS["unmasked"]
+    kinds = ["oracle masks", "predicted masks", "no masks"]
+    assert [figures.colour_of(kinds, kind) for kind in kinds[::2]] == [blue, vermilion]
+    half = "masked-loop:predicted_share=0.5"
+    assert figures.colour_of(["masked-kl", half], half) == figures.COLOURS["masked-loop"]
+    several = ["masked-loop:predicted_share=0.1", "masked-loop", half, "masked-focal"]
+    colours = [figures.colour_of(several, name) for name in several]
+    assert len(set(colours)) == len(several)
+    assert not {blue, vermilion} & set(colours)
+    assert colours[1] == figures.COLOURS["masked-loop"]
 
 
 def test_conditions_side_by_side_have_colours_of_their_own():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import maskless
 from maskless import Config, Hyperparameters
 from maskless.errors import MasklessError
 from maskless.training import checkpoints
@@ -163,3 +164,14 @@ def test_metrics_beside_a_checkpoint_that_do_not_fit_are_refused(place, program,
     assert "do not fit" in said[0]
     with pytest.raises(MasklessError, match=r"remove its extra\.safetensors"):
         _joined(unlogged, {"return": np.zeros((1, 2, 5))})
+
+
+def test_a_training_whose_logs_cannot_begin_can_be_asked_for_again(tmp_path):
+    def no_login(folder):
+        raise MasklessError("log in first")
+
+    for _ in range(2):
+        with pytest.raises(
+            MasklessError, match="log in first"
+        ):  # and not: already holds a training
+            maskless.train(CONFIG, folder=tmp_path / "run", show=False, sinks=no_login)

@@ -60,15 +60,14 @@ class Bench:
 
 
 def bench_table(results: list[dict[str, Any]]) -> Table:
-    table = Table(title="training, learning and diagnostics included")
-    for column in ("environment", "network", "runs", "frames/s", "target", "/ upstream's step"):
-        table.add_column(
-            column, justify="left" if column in ("environment", "network") else "right"
-        )
-    for column in ("ms/update", "memory", "compiled in"):
-        table.add_column(column, justify="right")
-    for found in results:
-        table.add_row(
+    from maskless.report.text import console_table
+
+    header = (
+        *("environment", "network", "runs", "frames/s", "target", "/ upstream's\nstep"),
+        *("ms per\nupdate", "memory", "compiled\nin"),
+    )
+    rows = [
+        [
             found["env"],
             found["net"],
             str(found["runs"]),
@@ -78,5 +77,8 @@ def bench_table(results: list[dict[str, Any]]) -> Table:
             f"{found['milliseconds_per_update']:.0f}",
             f"{found['memory_bytes'] / 2**30:.1f} GiB",
             f"{found['compile_seconds']:.0f} s",
-        )
-    return table
+        ]
+        for found in results
+    ]
+    title = "training, learning and diagnostics included"
+    return console_table(title, header, rows, text_columns=2)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from maskless.console import SafeConsole
@@ -90,13 +91,14 @@ class ProgressBar:
 
     def __init__(self, title: str, total: int, unit: str):
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
+            # Where there is no room, the description is folded and no number is cut.
+            TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,} " + unit),
             TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             console=ERR,
         )
         self._task = self._bar.add_task(title, total=total, rate="")

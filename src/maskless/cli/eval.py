@@ -33,8 +33,8 @@ class Eval:
     run_folder: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """Folder of a run, of a training, or of a policy."""
     masks: tuple[_Masks, ...] | None = None
-    """Under which masks to play; None: all that the runs have but clone-forgetful. clone: the
-    cloned head, without masks. forgetful: the controls that may repeat what has just failed."""
+    """Under which masks to play; None: all that the runs have. clone: the cloned head, without
+    masks. forgetful: the controls that may repeat what has just failed."""
     episodes: float = 1024
     """Episodes of each run under each kind of mask, such as 1e4; rounded up to fill --envs."""
     envs: int | None = None

@@ -80,6 +80,11 @@ class Cost:
     error: float
     """Standard error of that difference, over environments that met the same levels."""
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether that is more than chance brings."""
+        return self.lost > 2 * self.error
+
 
 @dataclasses.dataclass(frozen=True)
 class PredictionAudit:

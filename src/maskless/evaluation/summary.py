@@ -352,7 +352,7 @@ def evaluate_runs(
 
 
 def default_masks(runs: Runs) -> list[Masks]:
-    """All kinds of masks that these runs can act under, with the control of predicted masks."""
+    """All kinds of masks that these runs can act under, with the controls without a memory."""
     predicts = any(run.has_classifier for run in runs.runs)
     cloned = any(run.has_clone for run in runs.runs)
     asked: dict[Masks, bool] = {
@@ -360,6 +360,7 @@ def default_masks(runs: Runs) -> list[Masks]:
         "predicted": True,
         "predicted-forgetful": predicts,
         "clone": cloned,
+        "clone-forgetful": cloned,
         "none": True,
     }
     return [name for name, chosen in asked.items() if chosen]

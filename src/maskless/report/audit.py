@@ -50,7 +50,7 @@ def summary(audit: PredictionAudit) -> str:
     if audit.clone_return is not None:
         text += f" By its clone, without masks: {audit.clone_return:.2f}."
     costly = max(audit.costs, key=lambda name: audit.costs[name].lost, default=None)
-    if costly is not None and audit.costs[costly].lost > 0:
+    if costly is not None and audit.costs[costly].is_certain:
         cost = audit.costs[costly]
         text += f" Errors about {costly} cost most: {cost.lost:.2f} ± {cost.error:.2f}."
     return text
@@ -112,7 +112,9 @@ def save_audit(audit: PredictionAudit, env: Environment, folder: Path) -> list[P
             "recall: of the states in which it is valid, those in which it was allowed.",
             "precision: of the states in which it was allowed, those in which it is valid.",
             "return lost: what is gained when the oracle decides about this action only, with the"
-            f" same levels and dice, ± standard error ({audit.episodes:,} episodes each).",
+            f" same levels and dice, ± standard error ({audit.episodes:,} episodes each). These"
+            " do not add up: where several entries are wrong, the right word about one of them may"
+            " help little.",
         ],
         dim=True,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from rich.console import Console
 
+from maskless.envs import ids
 from maskless.evaluation.summary import (
     UNTRAINED,
     Evaluation,
@@ -25,8 +26,8 @@ HEADER = (
 )
 TEXT_COLUMNS = 2
 _DROPPED_FIRST = (
-    *("range", "length", "changed %", "empty %", "worst"),
-    *("kept %", "{score}", "recovered %"),
+    *("range", "length", "changed", "empty", "worst"),
+    *("kept", "success", "achievements", "recovered"),
 )
 """Where the terminal has no room."""
 _FORGETFUL = "forgetful"
@@ -42,9 +43,9 @@ NOTES = {
     "invalid": "steps that selected an invalid action.",
     "stuck": "steps that repeated what had just failed: the observation was still the same.",
     "changed": "steps whose action the oracle's mask would have changed, with the same dice.",
-    "empty": "steps in which the predicted mask allowed nothing and was ignored. · = never;"
-    " – = not known, because there is no oracle.",
+    "empty": "steps in which the predicted mask allowed nothing and was ignored.",
 }
+SIGNS_NOTE = "· = never; – = not known, because there is no oracle."
 FORGETFUL_NOTE = (
     "Predicted masks and the clone remember what has just failed and do not repeat it until the"
     " observation changes; `forgetful` is the control without that memory."
@@ -68,10 +69,20 @@ class EvaluationTable:
 
     @property
     def notes(self) -> list[str]:
-        lines = [f"{name}: {what}" for name, what in NOTES.items()]
+        shown = {title.removesuffix(" %") for title in self.header}
+        lines = [f"{name}: {what}" for name, what in NOTES.items() if name in shown]
         seeds = [f"Means over {self.seeds} seeds of each condition."] if self.seeds > 1 else []
         others = {FORGETFUL_NOTE: self.has_forgetful, UNTRAINED_NOTE: self.has_untrained}
-        return seeds + lines + [note for note, needed in others.items() if needed]
+        return seeds + lines + [SIGNS_NOTE] + [note for note, needed in others.items() if needed]
+
+    def only(self, columns: Sequence[int]) -> "EvaluationTable":
+        """With these columns."""
+        header, *rows = ([row[n] for n in columns] for row in (self.header, *self.rows))
+        return dataclasses.replace(self, header=header, rows=rows)
+
+    def without_blanks(self) -> "EvaluationTable":
+        """Without columns that say nothing."""
+        return self.only([n for n in range(len(self.header)) if any(row[n] for row in self.rows)])
 
 
 def evaluation_table(
@@ -146,26 +157,16 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         f"{evaluation.env}: {evaluation.settings['episodes']:,} complete episodes of each run"
         f" under each kind of mask, {how}"
     )
+    named = {title.removesuffix(" %"): n for n, title in enumerate(table.header)}
+    droppable = [named[name] for name in _DROPPED_FIRST if name in named]
     header = [title.replace(" %", "\n%") for title in table.header]
-    score = {"{score}": table.header[HEADER.index("{score}")]}
-    droppable = [table.header.index(score.get(name, name)) for name in _DROPPED_FIRST]
     columns = fitting(header, table.rows, console.width, droppable)
-    shown = {table.header[column].removesuffix(" %") for column in columns}
-    notes = [
-        line
-        for line in table.notes
-        if (name := line.partition(":")[0]) not in NOTES or name in shown
-    ]
+    table = table.only(columns)
+    header, caption = [header[column] for column in columns], "\n".join(table.notes)
     console.print(
-        console_table(
-            title,
-            [header[column] for column in columns],
-            [[row[column] for column in columns] for row in table.rows],
-            caption="\n".join(notes),
-            text_columns=TEXT_COLUMNS,
-        )
+        console_table(title, header, table.rows, caption=caption, text_columns=TEXT_COLUMNS)
     )
-    for line in threshold_lines(evaluation.runs):
+    for line in (*threshold_lines(evaluation.runs), *clock_lines(evaluation)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -181,6 +182,28 @@ def threshold_lines(runs: Sequence[RunEvaluation]) -> list[str]:
     if len(set(descriptions.values())) == 1:
         return [f"Predicted masks: {next(iter(descriptions.values()))}."]
     return [f"Predicted masks of {name}: {text}." for name, text in descriptions.items()]
+
+
+_MANY_TRIES = 3.0
+
+
+def clock_lines(evaluation: Evaluation) -> list[str]:
+    """A hint, where many actions of an episode were invalid and nothing was ever the same after
+    one: then no failure is seen. (In our own worlds it is known what changes by itself.)"""
+    forgetful = [
+        summary
+        for run in evaluation.runs
+        for masks, summary in run.masks.items()
+        if masks in ("none", UNTRAINED) or masks.endswith(_FORGETFUL)
+    ]
+    tried = [x for x in forgetful if x.invalid_share * x.length >= _MANY_TRIES]
+    if evaluation.env in ids() or not tried or any(x.stuck_share != 0 for x in tried):
+        return []
+    return [
+        "After invalid actions the observation was never the same, so that nothing counts as a"
+        " failure: if something in it changes by itself, such as a clock, name it in the"
+        " environment's clock_fields before training."
+    ]
 
 
 def masks_in_words(
@@ -243,12 +266,7 @@ def _headline(seeds: Sequence[RunEvaluation], masks: str) -> str | None:
 def draw_evaluation(runs: Sequence[RunEvaluation], path: Path) -> None:
     """The mean return of each condition under each kind of mask; lines are the table's ranges."""
     names = list(dict.fromkeys(run.condition for run in runs))[:_MOST_DRAWN]
-    colours = {
-        "oracle": style.BLUE,
-        "predicted": style.GREEN,
-        "clone": style.PURPLE,
-        "none": style.VERMILION,
-    }
+    colours = style.MASK_COLOURS
     modes = [mode for mode in colours if all(mode in run.masks for run in runs)]
     with style.figure(path, figsize=(3.3, 0.9 + 0.15 * len(modes) * len(names))) as (fig, axis):
         bar = 0.78 / max(len(modes), 1)

@@ -28,6 +28,8 @@ _NO_DATA = "not enough data yet"
 _MOST_ACTIONS = 200  # one below the other; an image has room for some 2,900
 COLOURS = dict(zip(CONDITIONS, style.PALETTE, strict=False))
 """The first conditions of the table have colours of their own; the others take what is free."""
+_KINDS = {"oracle masks": "oracle", "predicted masks": "predicted", "no masks": "none"}
+_FIXED = COLOURS | {label: style.MASK_COLOURS[kind] for label, kind in _KINDS.items()}
 
 
 def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -248,11 +250,20 @@ def _legend(fig: Any, handles: list[Line2D], texts: list[str]) -> None:
 
 
 def colour_of(labels: list[str], label: str) -> str:
-    """A condition always has the same colour; other labels take those that are left."""
-    if label in COLOURS:
-        return COLOURS[label]
-    others = [name for name in labels if name not in COLOURS]
-    free = [colour for name, colour in COLOURS.items() if name not in labels] or [style.BLACK]
+    """A condition always has the same colour, also with numbers of its own where no other of its
+    kind is there; and so has a kind of masks. Other labels take what is left, and last of all what
+    everybody reads as masked, unmasked or uniform."""
+    taken = {name: _FIXED[name] for name in labels if name in _FIXED}
+    for name in labels:
+        usual = COLOURS.get(name.partition(":")[0])
+        if usual is not None and usual not in taken.values():
+            taken.setdefault(name, usual)
+    if label in taken:
+        return taken[label]
+    others = [name for name in labels if name not in taken]
+    last = (style.GREY, style.BLUE, style.VERMILION)
+    order = [colour for colour in style.PALETTE if colour not in last] + list(last)
+    free = [colour for colour in order if colour not in taken.values()] or [style.BLACK]
     return free[others.index(label) % len(free)]
 
 

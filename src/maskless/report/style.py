@@ -21,6 +21,8 @@ WINE, INDIGO, OLIVE = "#882255", "#332288", "#999933"
 
 PALETTE = (BLUE, VERMILION, ORANGE, GREEN, WINE, GREY, SKY, PURPLE, BLACK, INDIGO, OLIVE)
 """For curves side by side, in this order."""
+MASK_COLOURS = {"oracle": BLUE, "predicted": SKY, "clone": INDIGO, "none": VERMILION}
+"""Kinds of masks have the colours of the conditions that act so while training."""
 
 _STYLE: Any = {
     "figure.facecolor": "white",  # opaque, so that a dark page does not swallow black text

@@ -21,7 +21,13 @@ from maskless.errors import require
 from maskless.evaluation.summary import Evaluation, RunEvaluation, read_evaluation
 from maskless.files import check_inside, output_folder, read_json, slug
 from maskless.report import audit, figures
-from maskless.report.evaluation import TEXT_COLUMNS, draw_evaluation, evaluation_table, headlines
+from maskless.report.evaluation import (
+    TEXT_COLUMNS,
+    clock_lines,
+    draw_evaluation,
+    evaluation_table,
+    headlines,
+)
 from maskless.report.page import Page
 from maskless.report.text import mean_known, number
 from maskless.training.folder import CONFIG_FILE, find_runs, read_config, read_description
@@ -173,12 +179,14 @@ def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> list[t
         return []
     evaluated = [labelled for run in runs for labelled in run.labelled_evaluation]
     page.bullets(headlines(evaluated))
-    table = evaluation_table(evaluated, evaluations[0].achievement_names)
+    table = evaluation_table(evaluated, evaluations[0].achievement_names).without_blanks()
     page.table(table.header, table.rows, text_columns=TEXT_COLUMNS)
     draw_evaluation(evaluated, drawings / "evaluation")
     least = min(evaluation.settings["episodes"] for evaluation in evaluations)
     caption = f"{least:,} complete episodes or more for each bar."
     page.bullets(table.notes, dim=True)
+    for line in dict.fromkeys(line for each in evaluations for line in clock_lines(each)):
+        page.text(line)
     return [(drawings / "evaluation.svg", caption)]
 
 

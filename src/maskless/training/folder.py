@@ -141,6 +141,12 @@ def create(config: Config, program: Program, folder: Path) -> None:
     write_json(folder / CONFIG_FILE, _describe(config, program, None))
 
 
+def take_back(config: Config, folder: Path) -> None:
+    """What `create` has written: a training that could not begin leaves nothing to go on with."""
+    for place in (*run_folders(config, folder), folder):
+        (place / CONFIG_FILE).unlink(missing_ok=True)
+
+
 def _describe(config: Config, program: Program, run: tuple[str, int] | None) -> dict[str, Any]:
     """config.json: what is trained, fully resolved, and with what."""
     env = program.learner.env

@@ -118,9 +118,7 @@ class Session:
             _refuse_differences(self.config.to_json(), self.done)
             self._prepare_folder()
             with processes.failing_together():
-                self.recorder = (
-                    closing.enter_context(self._make_recorder()) if processes.is_first() else None
-                )
+                self.recorder = self._begin_recording(closing) if processes.is_first() else None
             announce = self.recorder.announce if self.recorder else None
             self._stop = closing.enter_context(StopRequest(announce))
             self._stop.exits_at_once = self.options.may_exit and jax.process_count() == 1
@@ -166,6 +164,14 @@ class Session:
                 folder.discard_after(self.config, self.place, self.done)
             else:
                 folder.create(self.config, self.program, self.place)
+
+    def _begin_recording(self, closing: contextlib.ExitStack) -> Recorder:
+        try:
+            return closing.enter_context(self._make_recorder())
+        except MasklessError:  # such as a sink that needs a login: the command is given again
+            if self.place is not None and not self._resume:
+                folder.take_back(self.config, self.place)
+            raise
 
     def _make_recorder(self) -> Recorder:
         return Recorder(

@@ -202,7 +202,7 @@ def draw(studies: Results, path: Path) -> None:
 
 def _draw_exact(result: Result, baseline: Result, path: Path) -> None:
     """The return while training, and the achievements that right masks change most."""
-    colours = (style.VERMILION, style.BLUE, style.GREEN)
+    colours = (style.VERMILION, style.BLUE, style.PURPLE)
     labels = [label.replace("`", "") for label in EXACT]
     achieved = _achieved(result, baseline)
     with style.figure(path, ncols=2, figsize=(6.6, 3.2)) as (fig, (left, right)):

@@ -13,7 +13,7 @@ from maskless.report.curves import Run, band
 from maskless_paper import results
 from maskless_paper.study_files import Result
 
-MASK_COLOURS = {"oracle": style.BLUE, "predicted": style.GREEN, "none": style.VERMILION}
+MASK_COLOURS = {name: style.MASK_COLOURS[name] for name in ("oracle", "predicted", "none")}
 _WIDTH = 3.3  # inches of a panel
 _WHERE_VALID = ("probability_valid", "raw_probability_valid")  # means over enough valid states
 
