@@ -2,8 +2,9 @@
 
 python results/validity_in_play.py results
 
-As `maskless validity`, without the edited states that are half of results/validity/ENV: random
-play, play under the paper's masks, and play under exact ones. Writes OUT/validity/in-play.json.
+As `maskless validity`, without the edited states that are half of results/validity/ENV: a quarter
+each is of random play without masks and under the paper's, exact and prudent ones. Writes
+OUT/validity/in-play.json.
 """
 
 import copy
