@@ -1,5 +1,8 @@
 """The statements: each verdict, each margin, and that the checks can fail."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from maskless_paper.theory import (
     staircase_problem,
 )
 
+ROOT = Path(__file__).parents[3]
 VERDICTS = {
     "logit_gradient": "holds",
     "zero_sum": "holds",
@@ -46,6 +50,16 @@ def test_every_verdict(findings):
     for name, finding in findings.items():
         assert bool(finding.correction) == (finding.corrected is not None), name
         assert "Proof" in STATEMENTS[name].__doc__ or finding.corrected is None, name
+
+
+def test_the_committed_numbers_are_found_again(findings):
+    """What docs/theory.md quotes from results/studies/theory.json, to rounding and sampling."""
+    committed = json.loads((ROOT / "results/studies/theory.json").read_text())
+    assert committed["mdps"] == 1000
+    for name, finding in findings.items():
+        there = committed["statements"][name]
+        assert there["verdict"] == finding.verdict, name
+        assert there["numbers"] == pytest.approx(finding.numbers, rel=1e-3, abs=1e-9), name
 
 
 @pytest.mark.parametrize(
