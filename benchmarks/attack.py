@@ -228,7 +228,7 @@ def of_kind(path: Path, dice: random.Random) -> None:
         "itself": lambda: path.symlink_to(path.name),
         "nothing": lambda: path.symlink_to("nowhere"),
         "missing": lambda: None,
-        "crowd": lambda: path.write_bytes(b'[%s{"":0}]' % (b'{"":0},' * (15 * 2**20 // 7))),
+        "crowd": lambda: path.write_bytes(b'[%s{"":0}]' % (b'{"":0},' * (2**22 // 7 - 2))),
         "long line": lambda: path.write_bytes(b'{"update":1,"x":[%s0]}\n' % (b"1.5," * 2**22)),
         "terabyte": lambda: _of_nothing(path, 2**40),
         "gigabyte": lambda: _of_nothing(path, 2**30),

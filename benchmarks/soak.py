@@ -5,9 +5,9 @@
 
 Trains for half of the time in JAX and for half in a Gymnasium environment with worker processes,
 both with checkpoints all the time, as `maskless train` and stopped with SIGTERM; then a policy of
-the first decides, one observation at a time. Every few seconds the memory (resident, of all
-processes together), threads and open files of the process are noted. Writes soak.json and soak.svg;
-exits with 1 if anything grew.
+the first decides, one observation at a time, in JAX and in NumPy. Every few seconds the memory
+(resident, of all processes together), threads and open files of the process are noted. Writes
+soak.json and soak.svg; exits with 1 if anything grew.
 """
 
 import argparse
@@ -59,10 +59,7 @@ def main() -> None:
             phases[name] |= _trained(folder)
         # A training that is stopped exports no policy: its checkpoint does.
         _run("-m", "maskless", "export", str(work / "0" / "masked-kl" / "seed-0"))
-        decide = [__file__, "--decide", str(work / "0" / "masked-kl" / "seed-0")]
-        decide += ["--decisions", str(options.decisions)]
-        decide += ["--deciding-minutes", str(options.deciding_minutes)]
-        phases["deciding"] = _watch(decide, None)
+        phases |= _watch_deciding(work / "0" / "masked-kl" / "seed-0", options)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     grew = [f"{name}: {what}" for name, phase in phases.items() for what in _growing(phase)]
@@ -88,11 +85,38 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("results/soak"))
     parser.add_argument("--decide", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--numpy", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.decide is not None and options.numpy:
+        _decide_in_numpy(options.decide, int(options.decisions))
+        sys.exit()
     if options.decide is not None:
         _decide(options.decide, int(options.decisions), options.deciding_minutes)
         sys.exit()
     return options
+
+
+def _watch_deciding(policy: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """With and without JAX."""
+    decide = [__file__, "--decide", str(policy), "--decisions", str(options.decisions)]
+    decide += ["--deciding-minutes", str(options.deciding_minutes)]
+    return {
+        "deciding": _watch(decide, None),
+        "deciding (NumPy)": _watch([*decide, "--numpy"], None),
+    }
+
+
+def _decide_in_numpy(policy_folder: Path, decisions: int) -> None:
+    """The same as below, without JAX."""
+    import numpy as np
+
+    from maskless import runtime
+
+    policy = runtime.load(policy_folder)
+    observation = np.zeros(policy.fields[0].shape, policy.fields[0].dtype)
+    for number in range(decisions):
+        policy.act(observation, rng=number)
+    print(decisions)
 
 
 def _decide(policy_folder: Path, decisions: int, minutes: float) -> None:

@@ -101,6 +101,8 @@ def test_a_change_that_could_not_be_loaded_is_not_written(folder):
         ({"threshold": float("nan")}, "threshold is not a finite number"),
         ({"threshold": 1.5}, "'threshold' must be float <= 1.0"),
         ({"overrides": [{"action": "fly"}]}, "An override is not an entry"),
+        ({"observation": []}, "its observation has no field"),
+        ({"clock_fields": ["observation[1 2]"]}, "A clock is a field"),
     ],
 )
 def test_edited_artifacts_are_refused_even_when_hashed_again(folder, changes, sentence):

@@ -113,7 +113,7 @@ def test_an_older_folder_with_different_checkpoints_is_not_started_again(place, 
 
 
 def test_checkpoints_beyond_the_end_are_not_gone_on_from(place, program, save):
-    """The training would never come to an end."""
+    """Nothing is left to be trained from there, and nothing is as it was saved."""
     save(CONFIG.updates)
     assert restored(place, program) == CONFIG.updates
     save(CONFIG.updates + 1, keep=2)

@@ -135,8 +135,8 @@ def check_about(content: dict[str, Any]) -> tuple[tuple[Field, ...], tuple[Overr
     require(fits, f"its network does not fit its {len(names)} actions")
     right = thresholds is None or len(thresholds) == len(names)
     require(right, "its thresholds are not one number between 0 and 1 for each action")
-    few = len(about["observation"]) <= _MOST_FIELDS
-    require(few, f"its observation has more than {_MOST_FIELDS:,} fields")
+    some = 0 < len(about["observation"]) <= _MOST_FIELDS
+    require(some, f"its observation has no field, or more than {_MOST_FIELDS:,}")
     fields = tuple(map(Field.from_json, about["observation"]))
     overrides = tuple(map(Override.from_json, about.get("overrides", [])))
     different = len({field.name for field in fields}) == len(fields)

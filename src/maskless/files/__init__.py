@@ -3,7 +3,6 @@ stranger, and a file may be damaged, a fifo or a terabyte. docs/trust.md says wh
 
 from maskless.files.names import printable, slug
 from maskless.files.reading import (
-    LARGEST_TEXT,
     MissingError,
     UnreadableError,
     check_inside,
@@ -39,7 +38,6 @@ from maskless.files.writing import (
 )
 
 __all__ = [
-    "LARGEST_TEXT",
     "MissingError",
     "Number",
     "Probability",

@@ -10,7 +10,7 @@ from pathlib import Path
 from maskless.errors import MasklessError
 
 LARGEST_TEXT = 2**24
-"""Bytes of a JSON file, 16 MiB: what is read of it can be thirty times as large."""
+"""Bytes of what is no log and has no arrays, 16 MiB."""
 
 _IN_TRAININGS = "config.json"
 """What every folder of a training, and of one of its runs, holds."""

@@ -14,7 +14,7 @@ import msgspec
 
 from maskless.errors import MasklessError
 from maskless.files.names import printable
-from maskless.files.reading import LARGEST_TEXT, UnreadableError, read_bytes
+from maskless.files.reading import UnreadableError, read_bytes
 
 Size = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 """A whole number that counts something."""
@@ -25,6 +25,7 @@ Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 DEEPEST = 64
 """Levels of lists and objects inside one another."""
 _LARGEST_WHOLE = 2**63
+_LARGEST_JSON = 2**22  # bytes: what is read of it can be thirty times as large
 _Place = tuple[Any, str] | None
 """A field, as (the one around it, its name): the whole name may be long, and is made for errors."""
 # What msgspec says, and how it goes on after the name of a field.
@@ -37,7 +38,7 @@ _WORDS = {
 }
 
 
-def read_json(path: Path, kind: Any = Any, *, most: int = LARGEST_TEXT, advice: str = "") -> Any:
+def read_json(path: Path, kind: Any = Any, *, most: int = _LARGEST_JSON, advice: str = "") -> Any:
     """The JSON file as a `kind`. `most`: its size in bytes; `advice`: what to do if it is damaged,
     as the end of a sentence."""
     try:

@@ -239,7 +239,7 @@ def restore(
 
 
 def _refuse_beyond_end(config: Config, folder: Path, update: int) -> None:
-    """A training would never come to its end from there."""
+    """Nothing could be trained from there."""
     require(
         update <= config.updates,
         f"The checkpoints of update {update} in {folder} are of a longer training: this one has"
