@@ -23,6 +23,7 @@ from maskless.report.evaluation import (
     clock_lines,
     evaluation_table,
     headlines,
+    memory_lines,
     print_evaluation,
 )
 
@@ -167,6 +168,20 @@ def test_a_clock_that_hides_every_failure_is_pointed_out(env, masks, stuck, leng
     console = Console(width=80, record=True, file=io.StringIO())
     print_evaluation(evaluation, console)
     assert ("clock_fields" in console.export_text()) == hinted
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"), [(20.0, True), (0.1, True), (0.08, False), (-1.0, False)]
+)
+def test_a_memory_that_costs_return_is_pointed_out(lost, said):
+    masks = {
+        "oracle": summary_of(2.0),
+        "predicted": summary_of(1.0 - lost, stuck_share=0.3),
+        "predicted-forgetful": summary_of(1.0, stuck_share=0.3),
+    }
+    runs = [RunEvaluation(None, "masked", seed, 7, True, masks) for seed in range(2)]
+    lines = memory_lines(Evaluation(None, "shop:Shop", (), {}, runs))
+    assert [line.startswith("masked, predicted: the memory") for line in lines] == [True] * said
 
 
 def test_evaluations_from_before_there_was_a_memory_can_be_read(evaluated, tmp_path):

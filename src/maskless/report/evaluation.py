@@ -166,7 +166,7 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     console.print(
         console_table(title, header, table.rows, caption=caption, text_columns=TEXT_COLUMNS)
     )
-    for line in (*threshold_lines(evaluation.runs), *clock_lines(evaluation)):
+    for line in (*threshold_lines(evaluation.runs), *memory_lines(evaluation)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -204,6 +204,37 @@ def clock_lines(evaluation: Evaluation) -> list[str]:
         " failure: if something in it changes by itself, such as a clock, name it in the"
         " environment's clock_fields before training."
     ]
+
+
+_ERRORS = 3.0
+
+
+def memory_lines(evaluation: Evaluation) -> list[str]:
+    """Hints, where the memory of failures sees nothing, or does harm."""
+    lines = clock_lines(evaluation)
+    for name in dict.fromkeys(run.condition for run in evaluation.runs):
+        seeds = [run.masks for run in evaluation.runs if run.condition == name]
+        for masks in ("predicted", "clone"):
+            both = [
+                (seed[masks], seed[control])
+                for seed in seeds
+                for control in [f"{masks}-{_FORGETFUL}"]
+                if masks in seed and control in seed
+            ]
+            if both and _is_harmful(*zip(*both, strict=True)):
+                lines.append(
+                    f"{name}, {masks}: the memory of failures costs return, because valid actions"
+                    " often leave the observation as it was, and it leaves them out. Act with"
+                    " memory=False, or let the observation show what they change."
+                )
+    return lines
+
+
+def _is_harmful(with_it: Sequence[Summary], without: Sequence[Summary]) -> bool:
+    """Whether the memory costs more than chance can. One summary of each seed."""
+    lost = [b.mean_return - a.mean_return for a, b in zip(with_it, without, strict=True)]
+    errors = [summary.standard_error for summary in (*with_it, *without)]
+    return float(np.sum(lost)) > _ERRORS * float(np.linalg.norm(errors))
 
 
 def masks_in_words(

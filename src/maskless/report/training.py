@@ -23,10 +23,10 @@ from maskless.files import check_inside, output_folder, read_json, slug
 from maskless.report import audit, figures
 from maskless.report.evaluation import (
     TEXT_COLUMNS,
-    clock_lines,
     draw_evaluation,
     evaluation_table,
     headlines,
+    memory_lines,
 )
 from maskless.report.page import Page
 from maskless.report.text import mean_known, number
@@ -185,7 +185,7 @@ def _add_evaluation(page: Page, runs: list[RunFolder], drawings: Path) -> list[t
     least = min(evaluation.settings["episodes"] for evaluation in evaluations)
     caption = f"{least:,} complete episodes or more for each bar."
     page.bullets(table.notes, dim=True)
-    for line in dict.fromkeys(line for each in evaluations for line in clock_lines(each)):
+    for line in dict.fromkeys(line for each in evaluations for line in memory_lines(each)):
         page.text(line)
     return [(drawings / "evaluation.svg", caption)]
 
