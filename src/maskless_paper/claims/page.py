@@ -37,8 +37,8 @@ READINGS = (
     " dense layer makes 128 numbers of the 2 x 2 x 128 that it gives.",
     "First occurrence (L1057-L1065) is per action, not per state: the first update with a state in"
     " which it is valid.",
-    "The learning rate is annealed at the scale `paper` only: no study that is committed here is"
-    " annealed.",
+    "The learning rate is annealed at the scale `paper` only: none of the studies that judge here"
+    " is.",
     "Predicted masks of a condition without a classifier: sampling without a mask.",
 )
 

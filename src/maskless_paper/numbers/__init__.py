@@ -7,7 +7,7 @@ suppression    first occurrence, lowest probabilities, feature correlation
 kept           what is kept under predicted masks
 masks          returns under the paper's masks, under right ones and under none
 controls       the penalty, entropy, the ablation, the corridor
-worlds         Taxi
+worlds         the same games annealed, with three seeds, and other worlds
 """
 
 from maskless_paper.numbers import controls, kept, masks, suppression, worlds
