@@ -1,14 +1,21 @@
 """The rules one by one, on states made for them. That `exact` is what the game does is shown by
 the audit (test_audit.py); here the differences between the two rule sets are pinned down."""
 
+import json
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from craftax.craftax.constants import BlockType, ItemType
 from craftax.craftax_classic.constants import BlockType as ClassicBlockType
 
 import maskless
+from maskless.envs.mask_audit import Audit
 from maskless.envs.prudence import with_prudence
+
+PRUDENT = Path(__file__).parents[3] / "results" / "validity" / "prudent"
 
 
 class Bench:
@@ -299,3 +306,16 @@ def test_prudent_full_destroys_no_station_and_spends_no_gem_or_book_twice(full):
 def test_an_unknown_prudent_rule_is_refused():
     with pytest.raises(maskless.MasklessError, match="did you mean 'tool-again'"):
         maskless.make("craftax-classic", rules="prudent", prudence=["tools-again"])
+
+
+@pytest.mark.parametrize("game", ["craftax", "craftax-classic"])
+def test_the_committed_audit_tells_prudence_from_feasibility(game):
+    """In 20,000 states the exact rules are right, and the prudent ones differ by declared rules."""
+    found = Audit.from_json(json.loads((PRUDENT / game / "validity.json").read_text()))
+    exact, prudent = found.rules["exact"], found.rules["prudent"]
+    assert found.states >= 20_000
+    assert found.errors("exact") == found.errors("prudent") == 0
+    reasons = maskless.make(game).prudent_rules.values()
+    assert set(prudent.waived) == {*exact.waived, *reasons}
+    forbidden = sum(prudent.waived[reason] for reason in reasons)
+    np.testing.assert_array_equal(exact.valid - prudent.valid, forbidden)
