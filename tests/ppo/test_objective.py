@@ -2,6 +2,7 @@
 a time."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 
 from maskless.conditions import CONDITIONS, condition
+from maskless.envs.vector import First
 from maskless.hyperparameters import Hyperparameters
 from maskless.nets import Heads
 from maskless.ppo.acting import CLONE, act
 from maskless.ppo.labels import with_labels
-from maskless.ppo.rollout import Rollout
+from maskless.ppo.learner import Learner, TrainState
+from maskless.ppo.rollout import Actor, Rollout
 from maskless.ppo.update import Batch, objective
 
 import reference
@@ -162,3 +165,24 @@ def test_the_objective_of_every_condition(name):
     ours, terms = objective({"outputs": new}, Known(), batch, chosen, PPO)
     np.testing.assert_allclose(ours, slowly(chosen, batch, new), rtol=2e-5, atol=1e-6)
     assert all(np.isfinite(term) for term in terms.values())
+
+
+def test_a_penalty_is_taken_from_the_reward_of_invalid_choices():
+    """Of one step: the advantage is r - c [invalid] + discount V' (1 - done) - V."""
+    chosen = condition("penalty:penalty=0.3")
+    rollout = batch_of(chosen)[0].rollout
+    random = np.random.default_rng(7)
+    reward, done = random.normal(size=(1, ENVS)), random.random((1, ENVS)) < 0.3
+    rollout = dataclasses.replace(rollout, reward=jnp.float32(reward), done=jnp.array(done))
+    last = jax.tree.map(lambda x: x[None], random_heads(8))
+    now = First(jnp.zeros(ENVS), rollout.valid[0])
+    actor = Actor(worlds=None, carry=(), now=now, reset=jnp.zeros(ENVS, bool))
+    fields = {field.name: None for field in dataclasses.fields(TrainState)}
+    state = TrainState(**fields | {"params": {"outputs": last}, "actor": actor})
+    learner = SimpleNamespace(net=Known())
+    batch = Learner._batch(learner, PPO, chosen, state, actor, rollout, None)
+    invalid = ~np.asarray(rollout.valid)[0, np.arange(ENVS), rollout.action[0]]
+    values, after = (np.float64(x.value)[0] for x in (rollout.heads, last))
+    expected = reward[0] - 0.3 * invalid + PPO.discount * after * ~done[0] - values
+    assert 0 < invalid.sum() < ENVS
+    np.testing.assert_allclose(batch.advantages[0], expected, rtol=1e-5, atol=1e-6)
