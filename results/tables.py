@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskless.conditions import CONDITIONS, condition
-from maskless_paper import prose, results
+from maskless.conditions import CONDITIONS
+from maskless_paper import methods, prose, results
 from maskless_paper.claims.page import claims_page, summary
 from maskless_paper.claims.verdicts import judge_all
 from maskless_paper.numbers import Files, numbers
@@ -75,59 +75,23 @@ def _of_world(row: dict[str, Any]) -> str:
     return " | ".join([*cells, ", ".join(ways), ", ".join(shares)]).replace("-", MINUS)
 
 
-def methods_packing() -> str:
-    """Every method on the packing line, the best setting of each (benchmarks/methods.py)."""
-    row = read("methods/packing.json")
-    by_setting: dict[str, list[dict[str, Any]]] = {}
-    for run in row["runs"]:
-        by_setting.setdefault(run["condition"], []).append(run)
-    families: dict[str, list[str]] = {}
-    for name in by_setting:
-        families.setdefault(name.partition(":")[0], []).append(name)
-    lines = [
-        "| method, best setting | settings tried | deployed with | return so | invalid steps so"
-        " | return with the oracle's masks |",
-        "|---|---|---|---|---|---|",
-    ]
-    finished = {"`masked`, finished": ("1", row["finished"], "predicted")}
-    finished["`masked`, finished: its clone"] = ("1", row["finished"], "clone")
-    for names in families.values():
-        ways = {
-            (name, way): _over_seeds(by_setting[name], way, "mean_return")
-            for name in names
-            for way in condition(name).deployments
-        }
-        best, way = max(ways, key=lambda of: sum(ways[of]))
-        finished[f"`{best}`"] = (str(len(names)), by_setting[best], way)
-    for label, (tried, runs, way) in sorted(
-        finished.items(), key=lambda item: -sum(_over_seeds(item[1][1], item[1][2], "mean_return"))
-    ):
-        invalid = 100 * _mean(_over_seeds(runs, way, "invalid_share"))
-        cells = [label, tried, _WAYS[way], _spread(_over_seeds(runs, way, "mean_return"))]
-        oracle = _spread(_over_seeds(runs, "oracle", "mean_return"))
-        lines.append(f"| {' | '.join(cells)} | {invalid:.1f} % | {oracle} |")
-    return "\n".join(lines)
-
-
-_WAYS = {
-    "predicted": "predicted masks",
-    "clone": "the clone",
-    "none": "no masks",
-    "oracle": "the oracle's masks",
+METHODS = {
+    "classic": ("classic",),
+    "classic-prudent": ("classic-prudent",),
+    "corridor": ("corridor",),
+    "packing": ("packing",),
+    "2048": ("2048",),
 }
+"""Worlds of the study `methods`, and its files (benchmarks/methods.py)."""
 
 
-def _over_seeds(runs: list[dict[str, Any]], masks: str, number: str) -> list[float]:
-    return [run["masks"][masks][number] for run in runs]
+def method_blocks() -> dict[str, list[Any]]:
+    return {name: [read(f"methods/{f}.json") for f in files] for name, files in METHODS.items()}
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _spread(values: list[float]) -> str:
-    """Mean, and the range of the seeds."""
-    return f"{_mean(values):.2f} ({min(values):.2f} to {max(values):.2f})".replace("-", MINUS)
+def methods_of(world: str) -> Callable[[], str]:
+    """Every method in a world, the best setting of each."""
+    return lambda: methods.table(*method_blocks()[world]).markdown()
 
 
 def trust() -> str:
@@ -601,7 +565,8 @@ PLACES: dict[str, Callable[[], str]] = {
     "validity": validity,
     "worlds": worlds,
     "trust": trust,
-    "methods-packing": methods_packing,
+    "methods": lambda: methods.overview(method_blocks()).markdown(),
+    **{f"methods-{world.replace('2048', 'two')}": methods_of(world) for world in METHODS},
     "speed": speed,
     "training-speed": training_speed,
     "training-parts": training_parts,
@@ -657,6 +622,7 @@ def draw(folder: Path) -> None:
     for study in SMALL.keys() & controls.BASELINES:
         if study not in STUDIES:
             controls.draw(_compared(study), folder / "controls")
+    methods.draw(method_blocks(), folder / "methods")
     for vector in folder.rglob("*.svg"):
         vector.unlink()  # large, and nothing links to them
 

@@ -88,7 +88,11 @@ def methods(*blocks: Block) -> list[Method]:
     students = [run for block in blocks for run in block.get("finished", [])]
     for name in dict.fromkeys(run["condition"] for run in students):
         runs = [run for run in students if run["condition"] == name]
-        found += [Method(f"{name}, {FINISHED}", 1, way, runs) for way in ("predicted", "clone")]
+        found += [
+            Method(f"{name}, {FINISHED}", 1, way, runs)
+            for way in ("predicted", "clone")
+            if way in runs[0]["masks"]
+        ]
     return sorted(found, key=lambda method: -method.deployed)
 
 
@@ -167,23 +171,30 @@ def draw(worlds: Mapping[str, Sequence[Block]], path: Path) -> None:
     """A panel for each world: every method's return as it is deployed, a dot for each seed; the
     line is `masked` with the oracle's masks."""
     columns = {name: methods(*blocks) for name, blocks in worlds.items()}
-    tallest = max(map(len, columns.values()))
-    size = (3.4 * len(columns), 1.0 + 0.2 * tallest)
+    across = 3
+    down = -(-len(columns) // across)
+    size = (3.6 * across, down * (1.0 + 0.15 * max(map(len, columns.values()))))
     colours = {"predicted": style.GREEN, "clone": style.BLUE, "none": style.ORANGE}
     colours["oracle"] = style.BLACK
-    with style.figure(path, ncols=len(columns), squeeze=False, figsize=size) as (fig, axes):
-        for ax, (name, column) in zip(axes[0], columns.items(), strict=True):
-            for place, method in enumerate(column):
-                values = method.over_seeds(method.way)
-                ax.plot(values, [place] * len(values), ".", color=colours[method.way])
-            masked = next(m for m in column if m.name == "masked")
-            ax.axvline(float(np.mean(masked.over_seeds("oracle"))), color=style.GREY, lw=1)
-            ax.set_yticks(range(len(column)), [method.name for method in column])
-            ax.invert_yaxis()
+    with style.figure(path, nrows=down, ncols=across, squeeze=False, figsize=size) as (fig, axes):
+        for ax, (name, column) in zip(axes.flat, columns.items(), strict=False):
+            _panel(ax, column, colours)
             ax.set_title(WORLDS[name])
-            ax.set_xlabel("return")
+        for ax in axes.flat[len(columns) :]:
+            ax.set_axis_off()
         handles = [
             style.plt.Line2D([], [], marker=".", ls="", color=colours[way], label=WAYS[way])
             for way in colours
         ]
         fig.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+
+
+def _panel(ax: Any, column: Sequence[Method], colours: Mapping[str, str]) -> None:
+    for place, method in enumerate(column):
+        values = method.over_seeds(method.way)
+        ax.plot(values, [place] * len(values), ".", color=colours[method.way])
+    masked = next(m for m in column if m.name == "masked")
+    ax.axvline(float(np.mean(masked.over_seeds("oracle"))), color=style.GREY, lw=1)
+    ax.set_yticks(range(len(column)), [method.name for method in column], fontsize=6)
+    ax.invert_yaxis()
+    ax.set_xlabel("return")

@@ -153,15 +153,22 @@ def effective_actions(env: Environment, key: PRNGKeyArray, state: State) -> Bool
         _, after, _, done, _ = env.step(key, state, action)
         return env.effect_view(after) if env.noop_action is None else (after, done)
 
-    reference = (
-        env.effect_view(state) if env.noop_action is None else outcome(jnp.int32(env.noop_action))
-    )
+    def compare(reference: Any, step: tuple[Array, Array]) -> tuple[Any, Bool[Array, ""]]:
+        is_first, action = step
+        found = outcome(action)
+        reference = jax.tree.map(
+            lambda new, old: jnp.where(is_first, new, old).astype(old.dtype), found, reference
+        )
+        return reference, differ(reference, found)
 
-    def differs(action: Array) -> Bool[Array, ""]:
-        return differ(reference, outcome(action))
-
-    # One action after the other: all at once would hold a copy of the world per action.
-    return jax.lax.map(differs, jnp.arange(env.num_actions))
+    # One action after the other: all at once would hold a copy of the world per action. The no-op
+    # comes first, in the same loop, because to compile a step takes long.
+    actions = jnp.arange(env.num_actions)
+    if env.noop_action is None:
+        return jax.lax.map(lambda action: differ(env.effect_view(state), outcome(action)), actions)
+    actions = jnp.append(env.noop_action, actions)
+    start = (state, jnp.zeros((), bool))
+    return jax.lax.scan(compare, start, (jnp.arange(len(actions)) == 0, actions))[1][1:]
 
 
 def differ(a: Any, b: Any) -> Bool[Array, ""]:

@@ -10,7 +10,7 @@ controls       the penalty, entropy, the ablation, the corridor
 worlds         the same games annealed, with three seeds, and other worlds
 """
 
-from maskless_paper.numbers import controls, kept, masks, suppression, worlds
+from maskless_paper.numbers import controls, kept, masks, methods, suppression, worlds
 from maskless_paper.numbers.query import Files, Number
 
 __all__ = ["Files", "Number", "numbers"]
@@ -19,7 +19,7 @@ __all__ = ["Files", "Number", "numbers"]
 def numbers(files: Files) -> dict[str, Number]:
     """All of them; each is made when it is called."""
     made: dict[str, Number] = {}
-    for module in (suppression, kept, masks, controls, worlds):
+    for module in (suppression, kept, masks, controls, worlds, methods):
         own = module.numbers(files)
         assert not made.keys() & own.keys()
         made |= own
