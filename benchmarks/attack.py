@@ -23,7 +23,6 @@ import multiprocessing as mp
 import multiprocessing.connection
 import os
 import random
-import resource
 import shutil
 import sys
 import tempfile
@@ -36,6 +35,9 @@ from typing import Any
 RUN = Path(__file__).parents[1] / "tests" / "data" / "old-run"
 HANG_SECONDS, GIVE_UP_SECONDS, LARGEST_MEMORY = 10.0, 600.0, 2**30
 PER_WORKER = 1000  # then a new process: what was compiled stays in memory
+_BASE_MEMORY = 500 * 2**20
+"""Of a command that has imported JAX. What a long-lived process has compiled for the cases before
+is not counted."""
 MODULE = "stranger_module"
 """A module that can be imported and says so."""
 
@@ -599,6 +601,7 @@ def try_case(case: Case, dice: random.Random, folder: Path) -> Outcome:
     (outside / "precious.svg").write_text("<svg>secret</svg>")
     DAMAGES[case.damage][0](root / FILES[case.file], dice)
     before, modules = _content(place, root), set(sys.modules)
+    used = _start_of_peak()
     started, cpu = time.monotonic(), time.process_time()
     kind, detail = _read(case.reader, root)
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
@@ -609,8 +612,21 @@ def try_case(case: Case, dice: random.Random, folder: Path) -> Outcome:
         kind, detail = "outside", f"after {kind}: {detail}"
     elif kind == "success" and _published(root):
         kind, detail = "outside", "somebody else's file was embedded in the page"
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory = _memory("VmHWM") - used + min(used, _BASE_MEMORY)
     return Outcome(case, kind, detail, seconds, cpu, memory)
+
+
+def _start_of_peak() -> int:
+    """What the process uses now; from now on its peak is this case's."""
+    with contextlib.suppress(OSError):  # Linux only
+        Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS")
+
+
+def _memory(which: str) -> int:
+    """Bytes of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(f"{which}:")).split()[1])
 
 
 def _content(place: Path, root: Path) -> dict[str, tuple[int, int]]:

@@ -96,27 +96,26 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{repr(printable(place, 100)) if place else 'it'} {what}"
 
 
-def _check(content: Any, place: _Place = None, level: int = 0) -> None:
+def _check(content: Any) -> None:
     """Refuses what can be written in JSON and used nowhere: depth, numbers that are not finite or
     have hundreds of digits, halves of characters."""
-    kind = type(content)  # of one of JSON's types; there may be millions
-    if kind in (dict, list) and level >= DEEPEST:
-        raise MasklessError(f"it is nested more than {DEEPEST} levels deep")
-    if kind is dict:
-        for name, value in content.items():
-            _check(name, place, level + 1)
-            _check(value, (place, name), level + 1)
-    elif kind is list:
-        for value in content:
-            _check(value, place, level + 1)
-    elif kind is str:
-        if not content.isascii():
-            _check_text(content, place)
-    elif kind is float:
-        if not math.isfinite(content):
+    waiting: list[tuple[Any, _Place, int]] = [(content, None, 0)]
+    while waiting:
+        value, place, level = waiting.pop()
+        kind = type(value)  # one of JSON's; there may be a million of them
+        if kind in (dict, list) and level >= DEEPEST:
+            raise MasklessError(f"it is nested more than {DEEPEST} levels deep")
+        if kind is dict:
+            waiting += [(name, place, level) for name in value if not name.isascii()]
+            waiting += [(x, (place, name), level + 1) for name, x in value.items()]
+        elif kind is list:
+            waiting += [(x, place, level + 1) for x in value]
+        elif kind is str and not value.isascii():
+            _check_text(value, place)
+        elif kind is float and not math.isfinite(value):
             raise MasklessError(f"{_name_of(place)} is not a finite number")
-    elif kind is int and abs(content) > _LARGEST_WHOLE:
-        raise MasklessError(f"{_name_of(place)} is a number out of range")
+        elif kind is int and abs(value) > _LARGEST_WHOLE:
+            raise MasklessError(f"{_name_of(place)} is a number out of range")
 
 
 def _check_text(content: str, place: _Place) -> None:
