@@ -1,9 +1,10 @@
-"""What random play returns in the corridors, with their penalty and without; minutes on a CPU.
+"""What random play returns in the corridors, with their penalty and without, and in Classic: a few
+minutes on a CPU.
 
-python results/random_play.py results
+python results/random_play.py results corridors classic
 
-Plays uniformly among the valid actions, and among all of them. Writes OUT/random-corridors.json,
-which docs/findings.md compares agents with.
+Plays uniformly among the valid actions, in the corridors also among all of them. Writes
+OUT/random-corridors.json and OUT/random-classic.json, which pages compare agents with.
 """
 
 import sys
@@ -50,17 +51,36 @@ def random_returns(env: Any, masks: str) -> np.ndarray:
         return np.asarray(jax.device_get(play.record.returns), np.float64).ravel()
 
 
+def corridors() -> list[dict[str, Any]]:
+    """With the penalty and without, under the oracle's masks and under none."""
+    return [
+        {"env": id, "penalty": penalty, "masks": masks}
+        | summary(random_returns(maskless.make(id, frozen_penalty=penalty), masks))
+        for id in ("corridor-r2", "corridor-r5")
+        for penalty in PENALTIES
+        for masks in ("oracle", "none")
+    ]
+
+
+def classic() -> list[dict[str, Any]]:
+    """Under the paper's masks and under prudent ones."""
+    return [
+        {"env": "craftax-classic", "rules": rules, "masks": "oracle"}
+        | summary(random_returns(maskless.make("craftax-classic", rules=rules), "oracle"))
+        for rules in ("paper", "prudent")
+    ]
+
+
+def summary(returns: np.ndarray) -> dict[str, Any]:
+    low, high = statistics.bootstrap_interval(returns)
+    return {"episodes": len(returns), "mean": returns.mean(), "low": low, "high": high}
+
+
 def main() -> None:
-    rows = []
-    for id in ("corridor-r2", "corridor-r5"):
-        for penalty in PENALTIES:
-            env = maskless.make(id, frozen_penalty=penalty)
-            for masks in ("oracle", "none"):
-                returns = random_returns(env, masks)
-                low, high = statistics.bootstrap_interval(returns)
-                row = {"env": id, "penalty": penalty, "masks": masks, "episodes": len(returns)}
-                rows.append(row | {"mean": returns.mean(), "low": low, "high": high})
-    write_json(Path(sys.argv[1]) / "random-corridors.json", {"rows": rows, **provenance()})
+    out, *games = sys.argv[1:]
+    for game in games:
+        rows = {"corridors": corridors, "classic": classic}[game]()
+        write_json(Path(out) / f"random-{game}.json", {"rows": rows, **provenance()})
 
 
 if __name__ == "__main__":
