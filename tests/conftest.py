@@ -1,5 +1,6 @@
 """Annotations are checked, and what was compiled once is not compiled again."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -20,6 +21,19 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 @pytest.fixture
 def wrong_shapes():
     """For tests of how wrong shapes are refused: by our own sentence, as without these checks."""
+    with _unchecked():
+        yield
+
+
+@pytest.fixture
+def long_play():
+    """For whole trainings outside of JAX: to check every step again takes most of the time."""
+    with _unchecked():
+        yield
+
+
+@contextlib.contextmanager
+def _unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

@@ -289,7 +289,7 @@ TAXI = Hyperparameters(
 
 
 @pytest.mark.slow
-def test_taxi_is_solved_with_its_own_masks():
+def test_taxi_is_solved_with_its_own_masks(long_play):
     """The optimum is about 7.9; without having learned, an episode returns about -140."""
     name = "gymnasium:Taxi-v3"
     config = Config(env=name, width=64, frames=200_000, ppo=TAXI, diagnostics=False)
