@@ -48,31 +48,55 @@ NOT_SHOWN = ("table-masks", "beyond-oracle")
 
 
 def worlds() -> str:
-    """The promise on worlds that nobody tuned for: means over seeds (benchmarks/promise.py)."""
-    lines = [
-        "| world | seeds, frames | random | oracle masks | predicted masks | the clone, no masks"
-        " | the policy, no masks | of the way from random to the oracle: predicted, clone"
-        " | invalid steps: predicted, clone |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    """A finished policy in Classic (benchmarks/methods.py), and on worlds that nobody tuned for
+    (benchmarks/promise.py): means over seeds."""
+    header = (
+        *("world", "seeds, frames", "random", "oracle masks", "predicted masks"),
+        *("the clone, no masks", "the policy, no masks"),
+        "of the way from random to the oracle: predicted, clone",
+        "invalid steps: predicted, clone",
+        "predicted, without the memory",
+    )
+    rows = [_of_classic("classic-prudent", "prudent"), _of_classic("classic", "paper")]
     for path in sorted((RESULTS / "worlds").glob("*.json")):
         row = json.loads(path.read_text())
         if "config" in row:  # and not a peer's
-            lines.append(f"| {path.stem} | {_of_world(row)} |")
-    return "\n".join(lines)
+            finish = max(row["finish_frames"])
+            rows.append((path.stem, *_finished(row, row["runs"], finish, row["random"])))
+    return Table("", header, tuple(rows)).markdown()
 
 
-def _of_world(row: dict[str, Any]) -> str:
+def _of_classic(block: str, rules: str) -> tuple[str, ...]:
+    row = read(f"methods/{block}.json")
+    random = next(r for r in read("random-classic.json")["rows"] if r["rules"] == rules)
+    finish = max(rounds[-1]["frames"] for rounds in row["finish_rounds"])
+    name = f"Craftax-Classic, {rules} masks".replace("paper", "the paper's")
+    return name, *_finished(row, row["finished"], finish, random["mean"])
+
+
+def _finished(
+    row: dict[str, Any], runs: list[dict[str, Any]], finish: int, random: float
+) -> tuple[str, ...]:
+    """What finished policies return in a world."""
+
     def mean(masks: str, number: str = "mean_return") -> float:
-        return sum(run["masks"][masks][number] for run in row["runs"]) / len(row["runs"])
+        return sum(run["masks"][masks][number] for run in runs) / len(runs)
 
-    frames = f"{row['config']['frames']:,} + {max(row['finish_frames']):,}"
-    random, learned = row["random"], mean("oracle") - row["random"]
-    returns = [f"{mean(name):.2f}" for name in ("oracle", "predicted", "clone", "none")]
-    ways = [f"{100 * (mean(name) - random) / learned:.1f} %" for name in ("predicted", "clone")]
-    shares = [f"{100 * mean(name, 'invalid_share'):.2f} %" for name in ("predicted", "clone")]
-    cells = [f"{len(row['runs'])}, {frames}", f"{random:.2f}", *returns]
-    return " | ".join([*cells, ", ".join(ways), ", ".join(shares)]).replace("-", MINUS)
+    def listed(numbers: dict[str, str]) -> str:
+        return ", ".join(numbers.values())
+
+    ways = [name for name in ("predicted", "clone") if name in runs[0]["masks"]]
+    learned = mean("oracle") - random
+    shares = {name: f"{100 * (mean(name) - random) / learned:.1f} %" for name in ways}
+    invalid = {name: f"{100 * mean(name, 'invalid_share'):.2f} %" for name in ways}
+    returns = [
+        f"{mean(name):.2f}" if name in runs[0]["masks"] else "not played"
+        for name in ("oracle", "predicted", "clone", "none")
+    ]
+    frames = f"{len(runs)}, {row['config']['frames']:,} + {finish:,}"
+    cells = (frames, f"{random:.2f}", *returns, listed(shares), listed(invalid))
+    forgetful = f"{mean('predicted-forgetful'):.2f}"
+    return tuple(cell.replace("-", MINUS) for cell in (*cells, forgetful))
 
 
 METHODS = {
