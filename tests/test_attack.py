@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SLOW_READERS = ("report", "eval", "calibrate", "export", "resume", "audit")
+SLOW_READERS = ("report", "eval", "calibrate", "export", "resume", "audit", "train")
 
 
 @pytest.fixture(scope="module")
