@@ -41,7 +41,6 @@ def finish_runs(
         def report(first: int, run: int, done: int, last: Round) -> None:
             rows[runs[first + run][0]] = {
                 "valid_rate": 1.0 - last.quality.invalid_predicted,
-                "classifier_accuracy": 1.0 - last.quality.wrong,
                 "mask_total_variation": last.quality.moved_predicted,
             }
             display.update(first * frames + done, rows)
