@@ -174,25 +174,23 @@ def draw(worlds: Mapping[str, Sequence[Block]], path: Path) -> None:
     across = 3
     down = -(-len(columns) // across)
     size = (3.6 * across, down * (1.0 + 0.15 * max(map(len, columns.values()))))
-    colours = {"predicted": style.GREEN, "clone": style.BLUE, "none": style.ORANGE}
-    colours["oracle"] = style.BLACK
     with style.figure(path, nrows=down, ncols=across, squeeze=False, figsize=size) as (fig, axes):
         for ax, (name, column) in zip(axes.flat, columns.items(), strict=False):
-            _panel(ax, column, colours)
+            _panel(ax, column)
             ax.set_title(WORLDS[name])
         for ax in axes.flat[len(columns) :]:
             ax.set_axis_off()
         handles = [
-            style.plt.Line2D([], [], marker=".", ls="", color=colours[way], label=WAYS[way])
-            for way in colours
+            style.plt.Line2D([], [], marker=".", ls="", color=colour, label=WAYS[way])
+            for way, colour in style.MASK_COLOURS.items()
         ]
         fig.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
-def _panel(ax: Any, column: Sequence[Method], colours: Mapping[str, str]) -> None:
+def _panel(ax: Any, column: Sequence[Method]) -> None:
     for place, method in enumerate(column):
         values = method.over_seeds(method.way)
-        ax.plot(values, [place] * len(values), ".", color=colours[method.way])
+        ax.plot(values, [place] * len(values), ".", color=style.MASK_COLOURS[method.way])
     masked = next(m for m in column if m.name == "masked")
     ax.axvline(float(np.mean(masked.over_seeds("oracle"))), color=style.GREY, lw=1)
     ax.set_yticks(range(len(column)), [method.name for method in column], fontsize=6)
